@@ -23,7 +23,7 @@ from weft_testing.cases import INTEGERS, SIGNED, Case, load_cases  # noqa: E402
 from weft_compiler.generator import LlvmGenerator  # noqa: E402
 from weft_compiler.lower.registry import update_of  # noqa: E402
 from weft_graph.ir.node import Node  # noqa: E402
-from weft_graph.ir.op_def import declared_in, registered_ops  # noqa: E402
+from weft_graph.ir.op_def import declaring_module, registered_ops  # noqa: E402
 
 INTRODUCTION = """\
 # Ops that are compiled
@@ -73,7 +73,7 @@ def text() -> str:
             in_part += [f"| `{op}` | {_types(forms)} | {why} |\n" for why, forms in left.items()]
     parts = [INTRODUCTION, "\n## Compiled\n\n| Family | Ops |\n|---|---|\n"]
     parts += [f"| {family} | {_listed(ops)} |\n" for family, ops in sorted(families.items())]
-    own = [name for name in registered_ops() if declared_in(name).startswith("weft_")]
+    own = [name for name in registered_ops() if declaring_module(name).startswith("weft_")]
     updates = [name for name in own if update_of(name) is not None]
     parts += [f"| updates of variables | {_listed(updates)} |\n"]
     parts += [*([IN_PART, *sorted(in_part)] if in_part else ()), BY_KERNELS]

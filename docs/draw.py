@@ -320,7 +320,8 @@ def calls(name: str, start: str, within: tuple[str, ...] = ()) -> Iterator[tuple
 def called(function: ast.FunctionDef) -> list[ast.expr]:
     """Return the functions that a function calls, in order, ignoring branches.
 
-    A method of a new object counts as called where it is handed on, as in `quietly(Driver().run)`.
+    A method of a new object counts as called where it is handed on, as in
+    `call_quietly(Driver().run)`.
     """
     found: list[ast.expr] = []
 

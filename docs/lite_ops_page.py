@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from ctypes import byref, c_int, c_uint32
 from pathlib import Path
 
-from weft_graph.ir.op_def import declared_in, registered_ops
+from weft_graph.ir.op_def import declaring_module, registered_ops
 from weft_lite.convert.registry import rules
 from weft_lite.convert.scalars import find_rule
 from weft_lite.library import load
@@ -61,7 +61,9 @@ def text() -> str:
 
 def is_listed(op: str) -> bool:
     """Return True if an op of weft converts, by a rule or by its scalar definition."""
-    return op in rules or (declared_in(op).startswith("weft_graph.") and find_rule(op) is not None)
+    return op in rules or (
+        declaring_module(op).startswith("weft_graph.") and find_rule(op) is not None
+    )
 
 
 def families() -> Iterator[tuple[str, list[tuple[str, str]]]]:

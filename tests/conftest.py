@@ -38,7 +38,7 @@ os.environ.setdefault("WEFT_JIT", "asked")
 def seed(name: str) -> None:
     """Seed all random numbers without an explicit seed."""
     draws = random.Random(name)
-    philox.entropy = lambda: (draws.getrandbits(64), draws.getrandbits(64))
+    philox.random_key = lambda: (draws.getrandbits(64), draws.getrandbits(64))
     random.seed(name)
     np.random.seed(zlib.crc32(name.encode()))
 

@@ -78,8 +78,8 @@ def products(timer: Timer) -> None:
 
 def placing(timer: Timer, count: int) -> None:
     """Measure placement and partitioning over four devices alone."""
-    from weft_exec.executor.priority import by_priority
-    from weft_graph.ir.gc_pause import paused_gc
+    from weft_exec.executor.priority import sort_by_priority
+    from weft_graph.ir.gc_pause import pause_gc
     from weft_graph.passes import prune
 
     x = tf.placeholder(tf.float32, [32, 64])
@@ -94,10 +94,10 @@ def placing(timer: Timer, count: int) -> None:
     samples: list[float] = []
     end = time.perf_counter() + timer.budget
     while not samples or time.perf_counter() < end:
-        with session(DEVICES, 1) as s, paused_gc():
+        with session(DEVICES, 1) as s, pause_gc():
             s._extend()
             step = prune([x], [total], [])
-            nodes = by_priority(step.live_nodes())
+            nodes = sort_by_priority(step.live_nodes())
             started = time.perf_counter()
             s._planner._parts(step, nodes, s._planner._placer.assign(nodes))
             samples.append(time.perf_counter() - started)

@@ -126,7 +126,7 @@ def main(arguments: Any = None) -> int:
                 RayCluster(launch, "127.0.0.1", on_restart=lambda p: print(f"Ray restarted {p}"))
             )
             before = cluster.process(options.kill)
-            print(f"Ray runs {', '.join(map(str, launch.places()))}", flush=True)
+            print(f"Ray runs {', '.join(map(str, launch.task_ids()))}", flush=True)
             accuracy, steps = train(cluster, directory, options.target, options.kill)
             after = cluster.process(options.kill)
     finally:

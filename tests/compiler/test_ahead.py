@@ -20,7 +20,7 @@ from weft_testing.workspace import ROOT
 import weft as wf
 from weft._commands import main
 from weft_compiler.ahead import Compiled, compile_graph
-from weft_compiler.ahead.header import quoted
+from weft_compiler.ahead.header import quote
 from weft_graph.ir.node import Output
 from weft_tensor import errors
 
@@ -315,7 +315,7 @@ def test_saved_models_by_the_command(tmp_path: Path) -> None:
 
 
 def test_texts_are_literals_of_c() -> None:
-    assert quoted('a"b\\?\n\u00e9') == '"a\\042b\\134\\077\\012\\303\\251"'
+    assert quote('a"b\\?\n\u00e9') == '"a\\042b\\134\\077\\012\\303\\251"'
 
 
 def test_headers_are_of_c_and_of_cpp(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 from weft_testing.ahead_models import MODELS
 from weft_testing.workspace import ROOT
 
-from weft_compiler.ahead.targets import options_of
-from weft_compiler.codegen.int8_kernels import Dot, dot_of
+from weft_compiler.ahead.targets import machine_options
+from weft_compiler.codegen.int8_kernels import DotMethod, dot_of
 from weft_compiler.codegen.targets import Target, target_of
 from weft_tensor import errors
 
@@ -74,33 +74,33 @@ def test_every_machine_of_the_page_compiles_every_model(machine: tuple[str, str,
 @pytest.mark.parametrize(
     ("target", "cpu", "features", "dot"),
     [
-        ("x86_64-linux", "sapphirerapids", "", Dot.UNSIGNED),
-        ("x86_64-linux", "alderlake", "", Dot.UNSIGNED),
-        ("x86_64-linux", "sapphirerapids", "-avx512f,-avxvnni", Dot.PAIRS),
-        ("aarch64-linux", "cortex-a76", "", Dot.SIGNED),
-        ("aarch64-linux", "cortex-a76", "-dotprod", Dot.LONG),
-        ("arm-linux", "cortex-a53", "", Dot.LONG),
-        ("arm-linux", "", "-neon", Dot.PLAIN),
-        ("arm-none", "cortex-m55", "", Dot.PLAIN),
+        ("x86_64-linux", "sapphirerapids", "", DotMethod.UNSIGNED),
+        ("x86_64-linux", "alderlake", "", DotMethod.UNSIGNED),
+        ("x86_64-linux", "sapphirerapids", "-avx512f,-avxvnni", DotMethod.PAIRS),
+        ("aarch64-linux", "cortex-a76", "", DotMethod.SIGNED),
+        ("aarch64-linux", "cortex-a76", "-dotprod", DotMethod.LONG),
+        ("arm-linux", "cortex-a53", "", DotMethod.LONG),
+        ("arm-linux", "", "-neon", DotMethod.PLAIN),
+        ("arm-none", "cortex-m55", "", DotMethod.PLAIN),
     ],
 )
 def test_products_of_bytes_use_what_the_cpu_has(
-    target: str, cpu: str, features: str, dot: Dot
+    target: str, cpu: str, features: str, dot: DotMethod
 ) -> None:
-    assert dot_of(target_of(options_of(target, cpu, features))) is dot
+    assert dot_of(target_of(machine_options(target, cpu, features))) is dot
 
 
 def test_cortex_m_has_thumb_instructions_and_float32_alone() -> None:
-    options = options_of("arm-none", "cortex-m4")
+    options = machine_options("arm-none", "cortex-m4")
     assert options.triple == "thumbv7-unknown-none-eabi"
     assert not target_of(options).has("fma")
-    assert target_of(options_of("arm-none")).has("fma")
-    assert options_of("arm-none").triple == "armv7-unknown-none-eabi"
+    assert target_of(machine_options("arm-none")).has("fma")
+    assert machine_options("arm-none").triple == "armv7-unknown-none-eabi"
 
 
 @pytest.mark.parametrize("triple", ["arm64-apple-darwin", "aarch64-unknown-linux-gnu"])
 def test_apple_names_aarch64_otherwise(triple: str) -> None:
-    assert dot_of(Target(triple, "apple-m1", "+neon,+dotprod")) is Dot.SIGNED
+    assert dot_of(Target(triple, "apple-m1", "+neon,+dotprod")) is DotMethod.SIGNED
 
 
 @pytest.mark.parametrize(
@@ -119,4 +119,4 @@ def test_cpus_without_the_minimum_are_refused(
     target: str, cpu: str, features: str, said: str
 ) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=said):
-        options_of(target, cpu, features)
+        machine_options(target, cpu, features)

@@ -197,7 +197,7 @@ def test_what_goes_while_a_slot_gets_memory_is_counted(
 ) -> None:
     small, _ = turned(5000, 2.0)
     large = [turned(50_000, 3.0)[0]]
-    pooled = arena._pooled
+    pooled = arena._allocate_pooled
 
     def meanwhile(size: int) -> Any:
         large.clear()
@@ -205,7 +205,7 @@ def test_what_goes_while_a_slot_gets_memory_is_counted(
         finalizers.settle()
         return pooled(size)
 
-    monkeypatch.setattr(arena, "_pooled", meanwhile)
+    monkeypatch.setattr(arena, "_allocate_pooled", meanwhile)
     assert own.grow()
     assert words(own)[0, 2] == 20_032
     del small
@@ -219,7 +219,7 @@ def test_where_the_system_has_no_memory_the_program_is_refused(
 
     kept, _ = turned(5000, 2.0)
     with monkeypatch.context() as patch:
-        patch.setattr(arena, "_pooled", none)
+        patch.setattr(arena, "_allocate_pooled", none)
         with pytest.raises(errors.ResourceExhaustedError):
             turned(9000, 3.0)
     gc.collect()

@@ -16,7 +16,7 @@ from weft_testing.gpu_programs import registers, run_on_host
 import weft as wf
 from weft_compiler.ahead.compiled import compile_program
 from weft_compiler.ahead.header import parameters
-from weft_compiler.ahead.targets import options_of
+from weft_compiler.ahead.targets import machine_options
 from weft_compiler.codegen.targets import host
 from weft_compiler.gpu import launches, split_reductions
 from weft_compiler.gpu.module import gpu_module, target_of_capability
@@ -30,7 +30,7 @@ from weft_compiler.lower.region import lower, unsupported_reason
 from weft_compiler.lower.registry import Unsupported
 from weft_compiler.native.program import load
 from weft_compiler.passes.pipeline import optimize
-from weft_compiler.passes.select_routines import without_blas
+from weft_compiler.passes.select_routines import replace_blas
 from weft_graph.ir.builder import create
 from weft_graph.ir.code_generators import RegionRequest
 from weft_graph.ir.node import Node, Output
@@ -71,9 +71,9 @@ def ahead_of_time(program: Program, arrays: Sequence[Any]) -> Iterable[Sequence[
         parameters([b.name for b in some], [b.dtype for b in some], [b.shape for b in some])
         for some in (given, program.outputs)
     ]
-    whole = replace(program, body=without_blas(program.body))
+    whole = replace(program, body=replace_blas(program.body))
     least = "x86_64-linux" if host().x86 else "native"
-    made = compile_program(whole, *ends, options_of(least), "row", least)
+    made = compile_program(whole, *ends, machine_options(least), "row", least)
     return [loaded(made)(*map(stored_value, arrays))]
 
 
@@ -85,7 +85,7 @@ def on_gpu(program: Program, arrays: Sequence[Any]) -> Iterable[Sequence[Any]]:
                 patch.setattr(launches, "MIN_ITERATIONS", 2)
                 for limit in ("LONG", "PART", "COLUMN"):
                     patch.setattr(split_reductions, limit, 2)
-            whole = optimize_for_gpu(replace(program, body=without_blas(program.body))).program
+            whole = optimize_for_gpu(replace(program, body=replace_blas(program.body))).program
             module = gpu_module(whole, target_of_capability(8, 0))
         failed, results = run_on_host(whole, module, list(map(stored_value, arrays)))
         assert not failed, module.messages[failed - 1]
@@ -94,7 +94,7 @@ def on_gpu(program: Program, arrays: Sequence[Any]) -> Iterable[Sequence[Any]]:
 
 def assembled(program: Program, arrays: Sequence[Any]) -> Iterable[Sequence[Any]]:
     """Nothing: PTX that NVIDIA's assembler takes, with all numbers in registers."""
-    whole = optimize_for_gpu(replace(program, body=without_blas(program.body))).program
+    whole = optimize_for_gpu(replace(program, body=replace_blas(program.body))).program
     for capability in ((7, 0), (9, 0), (12, 0)):
         module = gpu_module(whole, target_of_capability(*capability))
         assert len(registers(module)) == len(module.steps)

@@ -148,7 +148,7 @@ def test_unknown_builds_enter_through_ctypes(monkeypatch: pytest.MonkeyPatch) ->
         )
 
     monkeypatch.setattr(entry, "ArrayHeader", OtherHeader)
-    entry.readable.cache_clear()
+    entry.are_headers_readable.cache_clear()
     from weft_compiler.native import program as module
 
     module._readable_or_warn.cache_clear()
@@ -159,7 +159,7 @@ def test_unknown_builds_enter_through_ctypes(monkeypatch: pytest.MonkeyPatch) ->
         assert (program(x, np.float32(2))[0] == 2).all()
     finally:
         monkeypatch.undo()
-        entry.readable.cache_clear()
+        entry.are_headers_readable.cache_clear()
         module._readable_or_warn.cache_clear()
 
 
@@ -284,7 +284,7 @@ def test_a_place_that_others_can_write_is_not_used(place: Path) -> None:
 def test_what_was_used_longest_ago_goes_first(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFT_CACHE_BYTES", "5000")
     for at in range(8):
-        cache.object_of(f"n{at}", str(at), host(), lambda: bytes(1000))
+        cache.compile_object(f"n{at}", str(at), host(), lambda: bytes(1000))
         for path in place.glob(f"*.n{at}.o"):
             os.utime(path, (at, at))
     left = sorted(path.suffixes[-2] for path in place.iterdir())
@@ -301,7 +301,7 @@ def test_each_process_keeps_the_limit_and_what_is_not_ours(
     os.utime(other, (0, 0))
     for at in range(20):  # each keeps less than what one looks after
         monkeypatch.setattr(cache, "_since_trim", {})
-        cache.object_of(f"n{at}", str(at), host(), lambda: bytes(1000))
+        cache.compile_object(f"n{at}", str(at), host(), lambda: bytes(1000))
     assert other.exists()
     assert sum(path.stat().st_size for path in place.iterdir()) <= 9000 + 5000
 
@@ -314,7 +314,7 @@ def test_an_entry_of_which_any_byte_is_wrong_is_compiled_again(place: Path) -> N
         return bytes(range(64))
 
     def image() -> bytes:
-        return cache.object_of("flipped", "text", host(), compiled)
+        return cache.compile_object("flipped", "text", host(), compiled)
 
     image()
     (kept,) = place.iterdir()
@@ -341,7 +341,7 @@ def test_a_limit_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("WEFT_CACHE_BYTES", "1e9")
     monkeypatch.setattr(cache, "_since_trim", {cache.directory(): 0})
     with pytest.raises(errors.InvalidArgumentError, match="WEFT_CACHE_BYTES must be a number"):
-        cache.object_of("n", "text", host(), lambda: bytes(10))
+        cache.compile_object("n", "text", host(), lambda: bytes(10))
 
 
 def test_processes_share_the_cache(place: Path) -> None:

@@ -13,11 +13,11 @@ import pytest
 from weft_testing.geometry import geometry
 
 import weft as wf
-from weft_compiler.ahead.targets import options_of
+from weft_compiler.ahead.targets import machine_options
 from weft_compiler.codegen import targets
-from weft_compiler.codegen.bf16_kernels import Pairs, pairs_of
+from weft_compiler.codegen.bf16_kernels import PairMethod, pairs_of
 from weft_compiler.codegen.options import Options
-from weft_compiler.codegen.targets import Target, host, target_of, without
+from weft_compiler.codegen.targets import Target, host, remove_features, target_of
 from weft_compiler.interpreter import interpret
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.program import Program
@@ -38,7 +38,7 @@ def _options() -> dict[str, Options]:
     here = host()
     found = {
         "here": Options(),
-        "rows": Options(cpu=here.cpu, features=without(here.features, ["amx-"])),
+        "rows": Options(cpu=here.cpu, features=remove_features(here.features, ["amx-"])),
         "v3": Options(cpu="x86-64-v3"),
         "v1": Options(cpu="x86-64"),
     }
@@ -211,10 +211,10 @@ def test_what_wants_equal_bits_has_float32() -> None:
     """Small numbers are lost by the instructions, and not without them."""
     program = product(1, 1, 1, 0, (False, False))
     small, large = np.full((1, 1), 2.0**-130, BFLOAT16), np.full((1, 1), 2.0**100, BFLOAT16)
-    assert pairs_of(target_of(Options(contract=False))) is Pairs.WIDE
+    assert pairs_of(target_of(Options(contract=False))) is PairMethod.WIDE
     exact = load(program, Options(contract=False))(small, large)[0]
     assert exact == np.float32(2.0**-30)
-    lost = pairs_of(host()) is not Pairs.WIDE
+    lost = pairs_of(host()) is not PairMethod.WIDE
     assert load(program)(small, large)[0] == (0 if lost else exact)
 
 
@@ -284,25 +284,25 @@ def test_where_the_system_refuses_others_compute() -> None:
 
 
 def test_ahead_of_time_tiles_have_to_be_named() -> None:
-    assert not target_of(options_of("native")).has_tiles("int8")
+    assert not target_of(machine_options("native")).has_tiles("int8")
     if host().x86:
-        named = options_of("native", features="+amx-tile,+amx-int8")
+        named = machine_options("native", features="+amx-tile,+amx-int8")
         assert target_of(named).has_tiles("int8")
 
 
 @pytest.mark.parametrize(
     ("triple", "cpu", "features", "way"),
     [
-        ("x86_64-linux", "znver4", "+avx512f,+avx512bf16", Pairs.DOT),
-        ("x86_64-linux", "x86-64-v4", "+avx512bf16,+avx512fp16", Pairs.WIDE),
-        ("x86_64-linux", "x86-64-v4", "+amx-tile,+amx-int8", Pairs.WIDE),
-        ("x86_64-linux", "x86-64-v4", "+amx-tile,+amx-bf16", Pairs.TILES),
-        ("aarch64-linux", "generic", "+neon,+bf16", Pairs.DOT),
-        ("aarch64-linux", "generic", "+neon", Pairs.WIDE),
-        ("riscv64-linux", "generic-rv64", "+d", Pairs.WIDE),
+        ("x86_64-linux", "znver4", "+avx512f,+avx512bf16", PairMethod.DOT),
+        ("x86_64-linux", "x86-64-v4", "+avx512bf16,+avx512fp16", PairMethod.WIDE),
+        ("x86_64-linux", "x86-64-v4", "+amx-tile,+amx-int8", PairMethod.WIDE),
+        ("x86_64-linux", "x86-64-v4", "+amx-tile,+amx-bf16", PairMethod.TILES),
+        ("aarch64-linux", "generic", "+neon,+bf16", PairMethod.DOT),
+        ("aarch64-linux", "generic", "+neon", PairMethod.WIDE),
+        ("riscv64-linux", "generic-rv64", "+d", PairMethod.WIDE),
     ],
 )
-def test_what_multiplies_pairs(triple: str, cpu: str, features: str, way: Pairs) -> None:
+def test_what_multiplies_pairs(triple: str, cpu: str, features: str, way: PairMethod) -> None:
     assert pairs_of(Target(triple, cpu, features)) is way
 
 

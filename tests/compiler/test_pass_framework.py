@@ -82,7 +82,7 @@ def test_a_pipeline_collects_remarks_and_logs_them(caplog: pytest.LogCaptureFixt
 
 def test_a_pass_that_breaks_a_program_is_found() -> None:
     def drop_allocations(program: Program, context: Context) -> Program:
-        context.missed("t", "%s %d", "no", 1)
+        context.record_missed("t", "%s %d", "no", 1)
         return with_body(program, program.body[1:])
 
     broken = Pass("broken", "Break a program.", drop_allocations)

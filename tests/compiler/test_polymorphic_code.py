@@ -70,7 +70,7 @@ def run(generated: Any, rows: int) -> np.ndarray:
 
 def test_two_sizes_make_code_for_all_between_the_verified_ones(lowered: list[Any]) -> None:
     generator, request = LlvmGenerator(), request_of(20)
-    code = generator.generate(request, others=[with_numbers(request, (33, 7))])
+    code = generator.generate(request, other_choices=[with_numbers(request, (33, 7))])
     assert code.shares
     count = len(lowered)
     for rows in (3, 17, 20, 33, 100):
@@ -191,7 +191,7 @@ def test_remainders_of_a_size_inside_of_a_loop_are_those_of_each_size(
 
 def test_code_for_all_sizes_is_found_on_the_disk(lowered: list[Any]) -> None:
     generator, request = LlvmGenerator(), request_of(20)
-    generator.generate(request, others=[with_numbers(request, (33, 7))])
+    generator.generate(request, other_choices=[with_numbers(request, (33, 7))])
     count = len(lowered)
     for rows in (5, 64):
         found = LlvmGenerator().find(with_numbers(request_of(rows), (rows, 7)))
@@ -210,7 +210,7 @@ def test_code_is_on_the_disk_if_the_program_ends_during_verification(
     with monkeypatch.context() as patch:
         patch.setattr(sharing, "may_pause", ended)
         with pytest.raises(CompilationAbandoned):
-            generator.generate(request, others=[with_numbers(request, (33, 7))])
+            generator.generate(request, other_choices=[with_numbers(request, (33, 7))])
     count = len(lowered)
     found = LlvmGenerator().find(request)
     assert found is not None
@@ -220,11 +220,11 @@ def test_code_is_on_the_disk_if_the_program_ends_during_verification(
 
 def test_a_damaged_entry_is_compiled_again(directory: Path, lowered: list[Any]) -> None:
     generator, request = LlvmGenerator(), request_of(20)
-    generator.generate(request, others=[with_numbers(request, (33, 7))])
+    generator.generate(request, other_choices=[with_numbers(request, (33, 7))])
     key = generator.polymorphic_fingerprint(request)
     cache.keep(f"{key}.nodes", b'{"codes": [3]}')
     assert LlvmGenerator().find(request) is None
-    code = generator.generate(request, others=[with_numbers(request, (33, 7))])
+    code = generator.generate(request, other_choices=[with_numbers(request, (33, 7))])
     run(code, 20)
     assert LlvmGenerator().find(request) is not None
 

@@ -86,7 +86,7 @@ def test_programs_do_not_displace_shared_objects(
     monkeypatch.setenv("WEFT_CACHE_BYTES", "200")
     load_shared("one", "text", host(), bytes)
     for number in range(9):
-        cache.object_of("program", f"text {number}", host(), lambda: bytes(90))
+        cache.compile_object("program", f"text {number}", host(), lambda: bytes(90))
     load_shared("one", "text", host(), bytes)
     assert compiled == ["text"]
     assert len(list(cache.entries(place / "cache"))) < 9

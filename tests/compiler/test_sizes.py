@@ -22,7 +22,7 @@ from weft_compiler.lower.shape_polymorphism import (
 from weft_compiler.native.program import load
 from weft_compiler.passes.pipeline import optimize
 from weft_compiler.routines.int8 import pack_bytes
-from weft_compiler.sharing import Shared
+from weft_compiler.sharing import SharedCode
 from weft_tensor import errors
 
 
@@ -169,7 +169,7 @@ def test_sizes_of_inner_axes_are_shared(make: Any, n: int) -> None:
     of = family(make(8), make(5))
     assert of is not None
     lowered = make(n)
-    made = Shared(of).made(lowered, extract_numbers(lowered), RequestNumbers((n,), ""))
+    made = SharedCode(of).made(lowered, extract_numbers(lowered), RequestNumbers((n,), ""))
     assert made is not None
     rng = np.random.default_rng(n)
     arrays = [rng.normal(size=b.shape).astype(np.float32) for b in lowered.inputs]

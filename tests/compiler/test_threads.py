@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft_compiler.codegen.interrupt_checks import between_polls
+from weft_compiler.codegen.interrupt_checks import iterations_between_polls
 from weft_compiler.codegen.options import Options
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.program import For
@@ -241,7 +241,7 @@ def test_what_a_turn_computes_decides_how_often_a_loop_looks() -> None:
     def between(value: str) -> int:
         loop = parse(FLAT.replace("tanh(x[i])", value)).body[0]
         assert isinstance(loop, For)
-        return between_polls(loop)
+        return iterations_between_polls(loop)
 
     few, many = between("x[i]"), between("exp(" * 100 + "x[i]" + ")" * 100)
     assert 10 * many < few <= 1 << 16

@@ -23,8 +23,8 @@ from weft_testing.parts import Parts
 from weft_testing.random_nodes import Arguments, changed
 
 import weft as wf
-from weft_exec.executor.kernel_errors import located
-from weft_exec.kernels.quiet import quietly
+from weft_exec.executor.kernel_errors import to_op_error
+from weft_exec.kernels.quiet import call_quietly
 from weft_exec.kernels.registry import find_kernel
 from weft_graph.ir.builder import create, out
 from weft_graph.ir.node import Node, Output
@@ -126,11 +126,11 @@ def _results(node: Node, values: list[Array]) -> tuple[Any, ...]:
     try:
         with warnings.catch_warnings(), _at_most(SECONDS):
             warnings.simplefilter("error")
-            found = quietly(kernel.make(node, HostDevice()), *values)
+            found = call_quietly(kernel.make(node, HostDevice()), *values)
     except AssertionError:
         raise
     except Exception as error:  # because which ones kernels raise is the question
-        told = located(error, node, "CPU", values)
+        told = to_op_error(error, node, "CPU", values)
         ours = isinstance(error, errors.OpError) or told.message != str(error)
         assert isinstance(told, ALLOWED) and ours, repr(error)
         raise RefusedError from error

@@ -18,7 +18,7 @@ from weft_exec.kernels.registry import (
     _tables,
     registered_kernels,
 )
-from weft_graph.ir.op_def import declared_in, lookup_op, registered_ops
+from weft_graph.ir.op_def import declaring_module, lookup_op, registered_ops
 from weft_graph.ir.op_signature import OpDef
 from weft_graph.ir.traits import Traits
 from weft_tensor import dtypes
@@ -115,7 +115,7 @@ def test_kernels_are_where_they_are_looked_for() -> None:
     astray = []
     for key in _registered.keys():  # noqa: SIM118 (it imports)
         op = key.partition(" on ")[0]
-        package, _, family = declared_in(op).rpartition(".ops.")
+        package, _, family = declaring_module(op).rpartition(".ops.")
         if not family or op.startswith(OF_OTHERS):
             continue
         home = "weft_exec" if package == "weft_graph" else package

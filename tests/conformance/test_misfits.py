@@ -18,8 +18,8 @@ from weft_testing.evaluate import HostDevice
 from weft_testing.parts import Parts
 
 import weft as wf
-from weft_exec.executor.kernel_errors import located
-from weft_exec.kernels.quiet import quietly
+from weft_exec.executor.kernel_errors import to_op_error
+from weft_exec.kernels.quiet import call_quietly
 from weft_exec.kernels.registry import find_kernel
 from weft_graph.ir.builder import create, out
 from weft_graph.ir.graph import Graph
@@ -97,9 +97,9 @@ def _failures(case: Case) -> Iterator[tuple[Exception, errors.OpError]]:
             for i in rng.sample(range(len(values)), min(len(values), rng.choice([1, 1, 2]))):
                 values[i] = _wrong(rng, values[i])
             try:
-                quietly(kernel.make(node, device), *values)
+                call_quietly(kernel.make(node, device), *values)
             except Exception as error:  # because which ones kernels raise is the question
-                yield error, located(error, node, "CPU", values)
+                yield error, to_op_error(error, node, "CPU", values)
 
 
 def _has_handles(node: Node) -> bool:

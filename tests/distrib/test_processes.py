@@ -106,7 +106,7 @@ def test_what_a_lost_task_may_have_waited_in_is_named(program: Program) -> None:
 
 def test_clients_in_other_processes_share_the_state(program: Program) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(client_target, "server_at", lambda target: None)
+        patch.setattr(client_target, "find_server", lambda target: None)
         with wf.Session(program.target) as session:
             session.run(program.v.assign(4.0))
             assert session.run(wf.constant("a string")) == b"a string"
@@ -127,7 +127,7 @@ def test_what_a_lost_master_has_begun_does_not_go_on() -> None:
         session.run(size)
         known = ps._worker._steps.count
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(client_target, "server_at", lambda target: None)
+            patch.setattr(client_target, "find_server", lambda target: None)
             other = wf.Session(f"grpc://{cluster['worker'][1]}")
         raised: list[Any] = []
 

@@ -17,8 +17,8 @@ import weft as wf
 from weft_distrib.client import target as target_module
 from weft_distrib.client.recording import record_trace
 from weft_distrib.commands.record import add
-from weft_distrib.master.recording import Clock, TaskRecords, repaired_clocks
-from weft_distrib.worker.tracing import Passage
+from weft_distrib.master.recording import Clock, TaskRecords, repair_clocks
+from weft_distrib.worker.tracing import Transfer
 from weft_exec.tracing.remote_tasks import WholeStep, clock_offset, matching_steps
 from weft_tensor import errors
 from weft_trace import Kind
@@ -138,7 +138,7 @@ def test_a_trace_in_a_client_has_all_tasks(
     cluster: Any, tmp_path: Path, link: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if link == "remote":  # as if the servers were in other processes
-        monkeypatch.setattr(target_module, "server_at", lambda target: None)
+        monkeypatch.setattr(target_module, "find_server", lambda target: None)
     path = tmp_path / "t"
     with wf.Graph().as_default():
         x, total = loop_over_two_tasks()
@@ -220,15 +220,15 @@ def test_nodes_of_all_tasks_lead_back_to_the_graph_of_the_user(
 
 
 def test_offsets_move_until_no_value_arrives_before_it_left() -> None:
-    def records(offset: int, *transfers: Passage) -> TaskRecords:
+    def records(offset: int, *transfers: Transfer) -> TaskRecords:
         trace = Trace([], [], [], [], [], np.zeros(0), np.zeros(0), [])
         return TaskRecords(Clock(offset, 50), trace, [("s", item) for item in transfers], [])
 
     tasks = [
-        records(0, Passage("a;b;x", 1000), Passage("b;a;y", 1300, 1, "socket")),
-        records(100, Passage("a;b;x", 1060, 1, "socket"), Passage("b;a;y", 1200)),
+        records(0, Transfer("a;b;x", 1000), Transfer("b;a;y", 1300, 1, "socket")),
+        records(100, Transfer("a;b;x", 1060, 1, "socket"), Transfer("b;a;y", 1200)),
     ]
-    first, second = repaired_clocks(tasks)
+    first, second = repair_clocks(tasks)
     assert first == Clock(0, 0)
     assert 1060 - second.offset >= 1000 and second.offset >= 1200 - 1300
     assert abs(second.offset - 100) <= second.error

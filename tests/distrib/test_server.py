@@ -47,7 +47,7 @@ def target(
 ) -> Iterator[str]:
     """The target of the first worker, whose master is called directly, or over its two ports."""
     if request.param == "by sockets":
-        monkeypatch.setattr(client_target, "server_at", lambda target: None)
+        monkeypatch.setattr(client_target, "find_server", lambda target: None)
     with wf.Graph().as_default():
         yield cluster[1].target
     wf.Session.reset(cluster[1].target)
@@ -480,9 +480,9 @@ def test_arrows_of_a_loop_over_two_tasks_point_forwards(target: str, differentia
 
 
 def test_clocks_that_differ_are_brought_together() -> None:
-    assert tracing.clock_ahead(sent=10, began=12, ended=30, got=33) == 0
-    assert tracing.clock_ahead(sent=10, began=1012, ended=1030, got=32) == 1000
-    assert tracing.clock_ahead(sent=1010, began=12, ended=30, got=1032) == -1000
+    assert tracing.clock_offset(sent=10, began=12, ended=30, got=33) == 0
+    assert tracing.clock_offset(sent=10, began=1012, ended=1030, got=32) == 1000
+    assert tracing.clock_offset(sent=1010, began=12, ended=30, got=1032) == -1000
 
 
 def test_device_filters_hide_tasks(cluster: list[Server]) -> None:
@@ -597,7 +597,7 @@ def test_tasks_with_other_clusters_are_told_apart() -> None:
 
 
 def test_servers_on_the_other_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_target, "server_at", lambda target: None)
+    monkeypatch.setattr(client_target, "find_server", lambda target: None)
     with closing(Server({"worker": ["[::1]:0"]})) as server, wf.Graph().as_default():
         total = wf.constant(1.0) + 2.0
         with wf.Session(server.target) as session:
@@ -916,7 +916,9 @@ def test_clusters_of_this_process_are_made_whole_or_not(monkeypatch: pytest.Monk
     with pytest.raises(errors.InvalidArgumentError, match="number of ps tasks must be 0 or more"):
         wf.test.create_local_cluster(1, -1)
     ports = free_ports(1) * 2
-    monkeypatch.setattr(in_process, "free_addresses", lambda _: [f"localhost:{p}" for p in ports])
+    monkeypatch.setattr(
+        in_process, "find_free_addresses", lambda _: [f"localhost:{p}" for p in ports]
+    )
     with pytest.raises(errors.InvalidArgumentError):  # the second task has the first one's address
         wf.test.create_local_cluster(1, 1)
     monkeypatch.undo()

@@ -172,7 +172,7 @@ def test_without_a_ticket_nobody_gets_in(tasks: Tasks) -> None:
         assert sock is not None
         with pytest.raises((errors.PermissionDeniedError, errors.UnavailableError)):
             hello = ConnectionOptions(1).hello(7, offer=offer)
-            listeners._greeted(listeners.LocalStream(sock), "the task", hello, 30)
+            listeners._do_handshake(listeners.LocalStream(sock), "the task", hello, 30)
     assert not tasks.roles
 
 

@@ -86,4 +86,4 @@ def test_shape_and_bytes_are_told() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="no array has the shape"):
         memory.new_array([2**40, 2**40, 0], np.dtype(np.float32))
     with pytest.raises(errors.ResourceExhaustedError, match=r"\[1099511627776\]"):
-        memory.copied(_one(2**40))
+        memory.copy_array(_one(2**40))

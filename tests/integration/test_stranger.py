@@ -12,7 +12,7 @@ import weft as wf
 from weft import errors
 from weft_autodiff.registry import gradient_of, not_differentiable
 from weft_exec.costs import CostModel
-from weft_exec.executor.priority import by_priority
+from weft_exec.executor.priority import sort_by_priority
 from weft_graph.functions.state import has_effect, only_reads
 from weft_graph.passes import memory, prune
 from weft_graph.passes.memory import estimate_memory, takes_memory
@@ -116,10 +116,10 @@ def test_it_costs_what_its_declaration_says() -> None:
 def test_a_view_takes_no_memory_and_is_copied_out() -> None:
     x = wf.placeholder(wf.float32, [300, 300])
     made = wf.exp(x)
-    shown = weft_stranger.diagonal(made)
-    assert takes_memory(made) and memory.shown(shown) is made
+    diagonal = weft_stranger.diagonal(made)
+    assert takes_memory(made) and memory.aliased_value(diagonal) is made
     without = estimate_memory([x.node, made.node], [made]).largest
-    assert estimate_memory([x.node, made.node, shown.node], [shown]).largest == without
+    assert estimate_memory([x.node, made.node, diagonal.node], [diagonal]).largest == without
     fed = np.eye(3, dtype=np.float32)
     y = wf.placeholder(wf.float32, [3, 3])
     with wf.Session() as session:
@@ -134,7 +134,7 @@ def test_it_is_computed_again_rather_than_kept() -> None:
         h = wf.sin(weft_stranger.hypot(h, x, f"h{i}"), f"s{i}")
     (gradient,) = wf.gradients(wf.reduce_sum(h), [x])
     step = prune([x], [gradient], [])
-    assert recompute(step, Recompute.CHEAP, run_order=by_priority)
+    assert recompute(step, Recompute.CHEAP, run_order=sort_by_priority)
     copied = {node.type for node in step.graph.nodes if node.name.endswith(SUFFIX)}
     assert "StrangerHypot" in copied
 

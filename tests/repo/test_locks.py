@@ -14,7 +14,7 @@ from weft_testing.locked_imports import lock_names, locked_blocks
 from weft_testing.survey import packages
 from weft_testing.workspace import ROOT, module_name
 
-_LOADERS = frozenset(("import_module", "__import__", "load_near", "load_some", "load_plain"))
+_LOADERS = frozenset(("import_module", "__import__", "load_near", "load_modules", "load_plain"))
 """Functions that import."""
 
 

@@ -15,7 +15,7 @@ import pytest
 from weft_testing.workspace import ROOT
 
 import weft  # noqa: F401 - declares the ops
-from weft_graph.ir.gc_pause import paused_gc
+from weft_graph.ir.gc_pause import pause_gc
 from weft_graph.ir.op_def import registered_ops
 
 OPS = frozenset(registered_ops())
@@ -119,7 +119,7 @@ Tables = list[tuple[int, list[str]]]
 def sources() -> dict[Path, tuple[Tables, set[str]]]:
     """The tables in each source, and the ops that it registers kernels and gradients of."""
     found = {}
-    with paused_gc():  # parsing takes a quarter of the time
+    with pause_gc():  # parsing takes a quarter of the time
         for path in sorted(ROOT.glob("packages/*/src/**/*.py")):
             tree = ast.parse(path.read_text(encoding="utf-8"))
             registered = registered_in(tree) if BESIDE & set(path.parts) else set()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import weft as wf
-from weft_exec.executor.priority import by_priority
+from weft_exec.executor.priority import sort_by_priority
 from weft_graph.ir.node import Node
 from weft_graph.passes import StepGraph
 
@@ -39,5 +39,5 @@ class EditedSession(wf.Session):
 
     def places(self, step: StepGraph) -> Callable[[Node], str]:
         """Return the device name of each node of a step."""
-        places = self._backend.planner._placer.assign(by_priority(step.live_nodes())).places
+        places = self._backend.planner._placer.assign(sort_by_priority(step.live_nodes())).places
         return lambda node: places[node]

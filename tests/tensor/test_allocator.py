@@ -279,7 +279,7 @@ def test_the_system_refuses() -> None:
 
 def test_a_finaliser_may_allocate_while_the_pool_is_busy() -> None:
     pool = CpuAllocator()
-    array = pool._exclusively(lambda: pool.empty((5, 5), F4))
+    array = pool._run_exclusively(lambda: pool.empty((5, 5), F4))
     array[...] = 1
     assert _address(array) % ALIGNMENT == 0
     assert pool.statistics().num_allocs == 0, "it came from elsewhere"

@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from weft_tensor import errors
-from weft_tensor.os_errors import error_class, reported
+from weft_tensor.os_errors import convert_os_errors, error_class
 
 MEANINGS = {
     "EACCES": errors.PermissionDeniedError,
@@ -62,7 +62,7 @@ def test_a_number_means_the_same_as_the_class_that_python_has_for_it() -> None:
 
 def test_every_number_has_a_class_that_a_program_can_catch() -> None:
     for number in errno.errorcode:
-        with pytest.raises(errors.OpError), reported("reading", "a"):
+        with pytest.raises(errors.OpError), convert_os_errors("reading", "a"):
             raise OSError(number, "refused")
 
 
@@ -72,7 +72,7 @@ def test_others_are_unknown(error: OSError) -> None:
 
 
 def test_the_message_names_the_file() -> None:
-    with pytest.raises(errors.NotFoundError) as raised, reported("reading", "a/b"):
+    with pytest.raises(errors.NotFoundError) as raised, convert_os_errors("reading", "a/b"):
         raise FileNotFoundError(errno.ENOENT, "No such file", "a/b")
     assert raised.value.message == "reading a/b failed: No such file"
     assert raised.value.details == {"file": "a/b"}
@@ -80,17 +80,17 @@ def test_the_message_names_the_file() -> None:
 
 
 def test_the_message_names_another_file_that_it_was_about() -> None:
-    with pytest.raises(errors.ResourceExhaustedError) as raised, reported("saving", "m"):
+    with pytest.raises(errors.ResourceExhaustedError) as raised, convert_os_errors("saving", "m"):
         raise OSError(errno.ENOSPC, "No space left", b"m.data")
     assert raised.value.message == "saving m failed: No space left (m.data)"
 
 
 def test_the_message_of_a_store_without_numbers() -> None:
-    with pytest.raises(errors.UnavailableError) as raised, reported("reading", "s3://a"):
+    with pytest.raises(errors.UnavailableError) as raised, convert_os_errors("reading", "s3://a"):
         raise ConnectionError("no route")
     assert raised.value.message == "reading s3://a failed: ConnectionError: no route"
 
 
 def test_other_errors_pass() -> None:
-    with pytest.raises(ValueError, match="mine"), reported("reading", "a"):
+    with pytest.raises(ValueError, match="mine"), convert_os_errors("reading", "a"):
         raise ValueError("mine")

@@ -51,9 +51,9 @@ class FreeRangesMachine(RuleBasedStateMachine):
         return region, offset, size
 
     @rule(place=consumes(taken))
-    def give(self, place: Place) -> None:
+    def release_range(self, place: Place) -> None:
         region, offset, size = place
-        self.ranges.give(region, offset, size)
+        self.ranges.release_range(region, offset, size)
         self.free[region] |= set(range(offset, offset + size))
 
     @rule()

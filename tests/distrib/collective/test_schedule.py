@@ -54,7 +54,9 @@ def play(scripts: list[list[Action]], buffers: list[Any], finish: Any = None) ->
     return total
 
 
-@pytest.mark.parametrize("make", [schedule.ring, schedule.tree, schedule.ordered, schedule.direct])
+@pytest.mark.parametrize(
+    "make", [schedule.ring, schedule.tree, schedule.ordered_schedule, schedule.direct]
+)
 def test_all_members_get_the_sum_of_all(make: Callable[..., Any]) -> None:
     for size in range(1, 9):
         for count in COUNTS:
@@ -66,7 +68,7 @@ def test_all_members_get_the_sum_of_all(make: Callable[..., Any]) -> None:
             total = play(scripts, buffers, finish=2)
             for buffer in buffers:
                 np.testing.assert_array_equal(buffer, want)
-            if make in (schedule.ring, schedule.ordered):
+            if make in (schedule.ring, schedule.ordered_schedule):
                 assert total == 2 * (size - 1) * count
 
 

@@ -101,7 +101,7 @@ def test_plain_servers_are_announced_to_sessions_of_this_user() -> None:
     """The tasks find the token themselves; other users are rejected without it."""
     told: list[str] = []
     cluster = LocalCluster(
-        Launch("plain", [Job("worker", 1)]), lambda place, line: told.append(line)
+        Launch("plain", [Job("worker", 1)]), lambda task_id, line: told.append(line)
     )
     address = cluster.cluster.task_address("worker", 0)
 

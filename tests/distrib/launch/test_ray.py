@@ -11,7 +11,7 @@ from weft_testing.waiting import rounds, wait_until
 
 import weft as wf
 from weft import errors
-from weft_distrib.launch import Job, Launch, Place
+from weft_distrib.launch import Job, Launch, TaskId
 from weft_distrib.launch.ray import RayCluster
 
 ray = pytest.importorskip("ray", reason="Ray is not installed (hatch run ray:test)")
@@ -28,7 +28,7 @@ def connection() -> Iterator[None]:
 
 
 def test_a_killed_actor_comes_back_as_another_life_at_the_same_address() -> None:
-    back: list[Place] = []
+    back: list[TaskId] = []
     launch = Launch("test", [Job("ps", 1), Job("worker", 1)], restarts=1)
     with (
         RayCluster(launch, host="127.0.0.1", on_restart=back.append) as cluster,
@@ -47,7 +47,7 @@ def test_a_killed_actor_comes_back_as_another_life_at_the_same_address() -> None
                 for _ in rounds():
                     session.run(doubled)
         wait_until(lambda: back)
-        assert back == [Place("ps", 0)]
+        assert back == [TaskId("ps", 0)]
         assert cluster.incarnation("ps") != life and cluster.target("ps") == address
         with wf.Session(cluster.target("worker")) as session:
             with pytest.raises(errors.FailedPreconditionError, match="uninitialized"):

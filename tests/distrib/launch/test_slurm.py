@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft import errors
-from weft_distrib.launch import Job, Launch, Place
+from weft_distrib.launch import Job, Launch, TaskId
 from weft_distrib.launch.slurm import expand, layout, task_from_slurm, tasks_per_node
 
 LAUNCH = Launch("digits", [Job("ps", 1, ("train",)), Job("worker", 4, ("train",))])
@@ -40,7 +40,7 @@ CYCLIC = {
 def test_blocks() -> None:
     found = task_from_slurm(LAUNCH, BLOCK)
     first = 20_000 + 4242 * 64 % 10_000
-    assert found.place == Place("worker", 2)
+    assert found.task_id == TaskId("worker", 2)
     assert found.cluster.as_dict() == {
         "ps": [f"tux07:{first}"],
         "worker": [f"tux07:{first + 1}", f"tux08:{first}", f"tux08:{first + 1}", f"tux09:{first}"],
@@ -49,7 +49,7 @@ def test_blocks() -> None:
 
 def test_in_turn_on_reserved_ports() -> None:
     found = task_from_slurm(LAUNCH, CYCLIC)
-    assert found.place == Place("worker", 3)
+    assert found.task_id == TaskId("worker", 3)
     assert found.cluster.as_dict() == {
         "ps": ["gpu-a:12000"],
         "worker": ["gpu-b:12000", "gpu-a:12001", "gpu-b:12001", "gpu-a:12002"],

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from weft import errors
-from weft_distrib.launch import Job, Launch, Place
+from weft_distrib.launch import Job, Launch, TaskId
 from weft_distrib.launch.spec import tf_config
 from weft_distrib.launch.supervisor import Start, Stop, Supervisor
 
-PS, W0, W1 = Place("ps", 0), Place("worker", 0), Place("worker", 1)
+PS, W0, W1 = TaskId("ps", 0), TaskId("worker", 0), TaskId("worker", 1)
 
 
 def supervisor(restarts: int = 0, program: tuple[str, ...] = ("train",)) -> Supervisor:
@@ -23,31 +23,31 @@ def supervisor(restarts: int = 0, program: tuple[str, ...] = ("train",)) -> Supe
 
 def test_all_is_over_when_the_workers_are_done() -> None:
     made = supervisor()
-    assert made.ended(W0, 0) == []
-    (stop,) = made.ended(W1, 0)
+    assert made.handle_end(W0, 0) == []
+    (stop,) = made.handle_end(W1, 0)
     assert isinstance(stop, Stop) and not made.over
-    assert made.ended(PS, -15) == []
+    assert made.handle_end(PS, -15) == []
     assert made.over and made.code == 0
 
 
 def test_who_fails_is_started_again_as_often_as_allowed() -> None:
     made = supervisor(restarts=2)
-    assert made.ended(W0, 1) == made.ended(W0, -9) == [Start(W0)]
-    assert made.ended(PS, 1) == [Start(PS)]
-    assert isinstance(made.ended(W0, -11)[0], Stop)
+    assert made.handle_end(W0, 1) == made.handle_end(W0, -9) == [Start(W0)]
+    assert made.handle_end(PS, 1) == [Start(PS)]
+    assert isinstance(made.handle_end(W0, -11)[0], Stop)
     assert made.code == 128 + 11
-    made.ended(W1, 7)
-    made.ended(PS, 0)
+    made.handle_end(W1, 7)
+    made.handle_end(PS, 0)
     assert made.over and made.code == 128 + 11
 
 
 def test_servers_alone_run_until_all_have_ended_or_somebody_interrupts() -> None:
     made = supervisor(program=())
-    assert made.ended(W0, 0) == made.ended(PS, 0) == []
-    assert isinstance(made.ended(W1, 0)[0], Stop) and made.over
+    assert made.handle_end(W0, 0) == made.handle_end(PS, 0) == []
+    assert isinstance(made.handle_end(W1, 0)[0], Stop) and made.over
     made = supervisor(program=())
-    assert isinstance(made.interrupted()[0], Stop)
-    assert made.interrupted() == [] and made.code == 130
+    assert isinstance(made.handle_interrupt()[0], Stop)
+    assert made.handle_interrupt() == [] and made.code == 130
 
 
 def test_a_task_is_told_its_place() -> None:

@@ -31,7 +31,7 @@ def hung(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     The client calls the master as one of its process, or as one of another.
     """
     if request.param == "remote":
-        monkeypatch.setattr(client, "server_at", lambda *_: None)
+        monkeypatch.setattr(client, "find_server", lambda *_: None)
     with servers(jobs(worker=2)) as tasks, wf.Graph().as_default():
         state = SimpleNamespace(target=tasks[0].target, asked=threading.Event())
         state.proceed = threading.Event()
@@ -127,7 +127,7 @@ def test_a_session_whose_master_never_confirms_new_nodes_is_unusable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its graph may or may not have them, so a second attempt would add them twice."""
-    monkeypatch.setattr(client, "server_at", lambda *_: None)
+    monkeypatch.setattr(client, "find_server", lambda *_: None)
     for module in (client, link):
         monkeypatch.setattr(module, "GRACE_SECONDS", 0.1)
     proceed = threading.Event()
@@ -162,8 +162,8 @@ def test_a_wait_for_the_planning_lock_is_bounded() -> None:
         assert held.wait(30)
         limit = WaitLimit(20)
         refused = pytest.raises(errors.DeadlineExceededError, match=r"within 0\.02 s")
-        with refused, limit.holding(lock):
+        with refused, limit.hold_lock(lock):
             pass
         end.set()
-    with WaitLimit(1000).holding(lock):
+    with WaitLimit(1000).hold_lock(lock):
         pass

@@ -37,7 +37,7 @@ from weft_distrib.wire.listener import Listener, ask, dial
 from weft_distrib.wire.methods import RunStep
 from weft_distrib.wire.reply import Reply
 from weft_distrib.worker.threads import WaitingThreads
-from weft_exec.resources.file_access import FileRoots, within
+from weft_exec.resources.file_access import FileRoots, restrict_files
 from weft_graph.ir.device_spec import DeviceParts
 from weft_graph.serialize import graph_to_bytes
 from weft_io.records.parquet import ParquetFile
@@ -49,7 +49,7 @@ LOCAL = {"worker": ["localhost:0"]}
 @pytest.fixture
 def remote(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions by sockets, as from another process."""
-    monkeypatch.setattr(client_target, "server_at", lambda target: None)
+    monkeypatch.setattr(client_target, "find_server", lambda target: None)
 
 
 # --------------------------------------------------------------------------- binding
@@ -367,7 +367,7 @@ def test_a_link_that_changes_after_the_look_leads_nowhere(
         place.unlink()
         place.symlink_to(outside)
 
-    with within(FileRoots([str(inside)])):
+    with restrict_files(FileRoots([str(inside)])):
         with wf.gfile.GFile(str(place), mode) as file:
             assert mode != "rb" or file.read() == b"harmless"
         monkeypatch.setattr(FileRoots, "check", check_and_change)
@@ -421,7 +421,7 @@ def test_checkpoints_lead_nowhere_else(tmp_path: Path) -> None:
     from weft_io.files.paths import storage_of
 
     roots = FileRoots([str(tmp_path)])
-    with within(roots), pytest.raises(errors.PermissionDeniedError):
+    with restrict_files(roots), pytest.raises(errors.PermissionDeniedError):
         storage_of("/etc/passwd")
     storage_of("/etc/passwd")
 
@@ -446,7 +446,7 @@ def test_python_functions_run_where_the_client_is(monkeypatch: pytest.MonkeyPatc
             ) as caught:
                 session.run(there)
             assert caught.value.node == "there"
-        monkeypatch.setattr(client_target, "server_at", lambda target: None)
+        monkeypatch.setattr(client_target, "find_server", lambda target: None)
         with wf.Session(worker.target) as session:
             with pytest.raises(errors.PermissionDeniedError, match="but is placed on"):
                 session.run(here)

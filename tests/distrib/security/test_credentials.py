@@ -41,7 +41,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ignore credentials of the environment, and use sockets as between processes."""
     for variable in VARIABLES.values():
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(client_target, "server_at", lambda target: None)
+    monkeypatch.setattr(client_target, "find_server", lambda target: None)
 
 
 @pytest.fixture(scope="module")

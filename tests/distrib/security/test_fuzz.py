@@ -358,7 +358,7 @@ def check(server: Target, name: str, count: int, send: Callable[[random.Random],
 def work(server: Target) -> None:
     """A program runs."""
     with wf.Graph().as_default(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(client_target, "server_at", lambda target: None)
+        patch.setattr(client_target, "find_server", lambda target: None)
         total = wf.placeholder_with_default(1.0, []) + 1.0
         deadline = time.monotonic() + 60
         for _ in rounds():  # other clients have a lease on the rate of new sessions

@@ -23,7 +23,7 @@ from weft_distrib.protocol import messages
 from weft_distrib.protocol.service import STATUS, ControlClient
 from weft_distrib.security import loopback
 from weft_distrib.security.credentials import VARIABLES
-from weft_distrib.security.loopback import PublishedToken, published_token
+from weft_distrib.security.loopback import PublishedToken, find_published_token
 from weft_distrib.server import Server, default_roots
 from weft_distrib.wire.hello import ConnectionOptions
 
@@ -38,7 +38,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for variable in VARIABLES.values():
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv(loopback.DIRECTORY_VARIABLE, str(tmp_path / "tokens"))
-    monkeypatch.setattr(client_target, "server_at", lambda target: None)
+    monkeypatch.setattr(client_target, "find_server", lambda target: None)
     return tmp_path / "tokens"
 
 
@@ -55,12 +55,12 @@ def test_a_token_is_published_while_the_server_lives(directory: Path) -> None:
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
         files = list(directory.iterdir())
         assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
-        token = published_token("localhost", port)
+        token = find_published_token("localhost", port)
         assert len(token) == 64 and {path.read_bytes() for path in files} == {token}
         assert run_one(server.target) == 2.0
         with closing(Server(LOCAL)) as other:  # each has its own
-            assert published_token("localhost", int(other.target.rpartition(":")[2])) != token
-    assert published_token("localhost", port) == b"" and not list(directory.iterdir())
+            assert find_published_token("localhost", int(other.target.rpartition(":")[2])) != token
+    assert find_published_token("localhost", port) == b"" and not list(directory.iterdir())
 
 
 def test_without_the_token_nobody_gets_in(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,13 +117,13 @@ def test_the_token_of_a_server_that_has_died_is_not_shown(directory: Path) -> No
     cluster = jobs(worker=1)
     port = int(cluster["worker"][0].rpartition(":")[2])
     with Process(cluster, "worker", 0) as task:
-        assert published_token("localhost", port)
+        assert find_published_token("localhost", port)
         task.kill()
         assert len(list(directory.iterdir())) == 2  # it had no time to remove them
-        assert published_token("localhost", port) == b""
+        assert find_published_token("localhost", port) == b""
         task.restart()
         assert len(list(directory.iterdir())) == 2
-        assert published_token("localhost", port)
+        assert find_published_token("localhost", port)
 
 
 FORKING = """
@@ -149,11 +149,11 @@ def test_a_fork_does_not_keep_the_token_of_a_dead_server(directory: Path) -> Non
         assert server.stdout is not None
         target, child = server.stdout.readline().split()
         port = int(target.rpartition(b":")[2])
-        assert published_token("localhost", port)
+        assert find_published_token("localhost", port)
         server.kill()
         server.wait()
         os.kill(int(child), 0)  # the fork lives
-        assert published_token("localhost", port) == b""
+        assert find_published_token("localhost", port) == b""
 
 
 def entry(directory: Path, port: int) -> Path:
@@ -165,9 +165,9 @@ def entry(directory: Path, port: int) -> Path:
 def test_files_that_others_can_touch_are_not_believed(directory: Path, mode: int) -> None:
     with closing(PublishedTokenOf(7)):
         entry(directory, 7).chmod(mode)
-        assert published_token("localhost", 7) == b""
+        assert find_published_token("localhost", 7) == b""
         entry(directory, 7).chmod(0o600)
-        assert published_token("localhost", 7) == TOKEN
+        assert find_published_token("localhost", 7) == TOKEN
 
 
 class PublishedTokenOf(PublishedToken):
@@ -182,7 +182,7 @@ def test_links_are_not_followed(directory: Path, tmp_path: Path) -> None:
         path = entry(directory, 7)
         path.rename(tmp_path / "elsewhere")
         path.symlink_to(tmp_path / "elsewhere")
-        assert published_token("localhost", 7) == b""
+        assert find_published_token("localhost", 7) == b""
     assert path.is_symlink()  # it is not this server's to remove
 
 
@@ -214,14 +214,14 @@ def test_the_directory_for_temporary_files_serves_users_without_a_home(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with closing(PublishedTokenOf(7)):
         assert entry(tmp_path / f"weft-{os.geteuid()}", 7).read_bytes() == TOKEN
-        assert published_token("127.0.0.1", 7) == TOKEN
+        assert find_published_token("127.0.0.1", 7) == TOKEN
 
 
 def test_a_host_is_told_from_others() -> None:
     with closing(PublishedTokenOf(7, "::1")):
-        assert published_token("::1", 7) == TOKEN
-        assert published_token("localhost", 7) == published_token("example.org", 7) == b""
-        assert published_token("::1", 8) == b""
+        assert find_published_token("::1", 7) == TOKEN
+        assert find_published_token("localhost", 7) == find_published_token("example.org", 7) == b""
+        assert find_published_token("::1", 8) == b""
 
 
 def test_localhost_is_one_address() -> None:
@@ -240,7 +240,7 @@ def test_an_own_token_is_shown_instead(tmp_path: Path, monkeypatch: pytest.Monke
             wf.Session(target)
     monkeypatch.setenv("WEFT_TOKEN", str(tmp_path / "token"))
     with closing(Server(LOCAL)) as server:
-        assert published_token("localhost", int(server.target.rpartition(":")[2])) == b""
+        assert find_published_token("localhost", int(server.target.rpartition(":")[2])) == b""
         assert run_one(server.target) == 2.0
 
 

@@ -18,7 +18,7 @@ from weft_distrib.wire import memory
 from weft_distrib.wire.channel import Call, Channel
 from weft_distrib.wire.frames import BLOCK, HEAD, RELEASE
 from weft_distrib.wire.listener import ask
-from weft_distrib.wire.memory import SHARED_BYTES, Budget, Mapped, Pool
+from weft_distrib.wire.memory import SHARED_BYTES, BlockMap, Budget, Pool
 from weft_distrib.wire.streams import LocalStream
 from weft_tensor import errors
 
@@ -231,7 +231,7 @@ def test_who_breaks_the_rules_is_left(name: str) -> None:
 def test_a_block_is_leased_once() -> None:
     released: list[int] = []
     files = [file_of(8192)]
-    mapped = Mapped(lambda: files.pop() if files else None, released.append)
+    mapped = BlockMap(lambda: files.pop() if files else None, released.append)
     mapped.add(3)
     first = mapped.lease(3, 100)
     with pytest.raises(errors.DataLossError, match="block 3"):

@@ -21,7 +21,7 @@ from weft_exec.devices.description import (
 from weft_exec.devices.device import make_devices
 from weft_exec.devices.performance import NETWORK, SAME_MEMORY, DevicePerformance, LinkPerformance
 from weft_exec.executor.overlap import Overlap
-from weft_exec.kernels.description import describe_kernels, kernels_on, runs_on, waits_on
+from weft_exec.kernels.description import describe_kernels, has_kernel_on, kernels_on, may_wait_on
 from weft_exec.placement import Placer
 from weft_exec.resources.resources import ResourceManager
 from weft_exec.session.planning import PartPlanner
@@ -124,10 +124,10 @@ def test_kernels_are_told_as_this_process_registers_them() -> None:
     text = wf.placeholder(wf.string, [2])
     queue = wf.FIFOQueue(1, [wf.float32])
     for node in (wf.matmul(x, x).op, wf.string_join([text, text]).op, queue.dequeue().op):
-        assert runs_on(far, node) and runs_on(cpu, node)
-        assert waits_on(far, node) == waits_on(cpu, node)
-    assert waits_on(far, queue.dequeue().op)
-    assert not runs_on(elsewhere(), wf.cos(x).op)
+        assert has_kernel_on(far, node) and has_kernel_on(cpu, node)
+        assert may_wait_on(far, node) == may_wait_on(cpu, node)
+    assert may_wait_on(far, queue.dequeue().op)
+    assert not has_kernel_on(elsewhere(), wf.cos(x).op)
 
 
 def test_a_graph_is_placed_and_cut_over_devices_of_other_processes() -> None:

@@ -18,7 +18,7 @@ from weft_exec.devices.device import Device
 from weft_exec.executor import compilers
 from weft_exec.executor.compilers import Claim, Offer, register_compiler
 from weft_exec.executor.memory_budget import MemoryBudget, StepMemory
-from weft_exec.executor.priority import by_priority
+from weft_exec.executor.priority import sort_by_priority
 from weft_exec.executor.region import Region
 from weft_graph.ir.node import Node
 from weft_graph.ir.registry import Registry
@@ -354,7 +354,7 @@ def test_members_fit_one_by_one_beside_what_they_read(
     """Alone, Cos needs two values of 800 bytes; in a region, the input exists too."""
     x = wf.placeholder(wf.float64, [100])
     step = prune([x], [wf.cos(wf.sin(wf.exp(x)))], [])
-    nodes = [node for node in by_priority(step.live_nodes()) if node.traits.elementwise]
+    nodes = [node for node in sort_by_priority(step.live_nodes()) if node.traits.elementwise]
     memory = StepMemory(step, nodes, MemoryBudget(limit, static_bytes))
     before = memory.live.copy()
     assert memory.take_together(nodes[1:], lambda bytes_of: 800) is fits
@@ -369,7 +369,7 @@ def test_what_lives_is_known_after_each_set_that_is_taken(registry: None, seed: 
         a, b = random.choice(len(values), 2)
         values.append(wf.sin(values[a]) + values[b])
     step = prune(values[:1], values[-2:], [])
-    nodes = by_priority(step.live_nodes())
+    nodes = sort_by_priority(step.live_nodes())
     memory = StepMemory(step, nodes, MemoryBudget(1000, static_bytes))
     free, taken = [node for node in nodes if node.inputs], []
     while free:

@@ -17,7 +17,7 @@ import weft as wf
 from weft import errors
 from weft_exec.executor.derive import derive
 from weft_exec.executor.overlap import Overlap
-from weft_exec.executor.parts import placing_on
+from weft_exec.executor.parts import place_on
 from weft_exec.executor.step import StepMachine
 from weft_exec.kernels.registry import kernel
 from weft_graph.ir.builder import out
@@ -584,7 +584,7 @@ def test_any_order_of_events_gives_the_same(tree: Tree, value: int, data: st.Dat
         with wf.Session(graph=graph, config=config(QUEUE)) as session:
             step = prune([x], [result + out("TestPass", [0])], [])
             (device,) = session._backend._devices
-            executable = derive(step, placing_on(device), overlap)
+            executable = derive(step, place_on(device), overlap)
     slots = executable.template.copy()
     slots[executable.feed_slots[0]] = np.int32(value)
     assert executable.plan is not None

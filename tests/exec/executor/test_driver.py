@@ -15,7 +15,7 @@ import weft as wf
 from weft import errors
 from weft_exec.kernels.context import StepContext
 from weft_exec.kernels.registry import kernel
-from weft_exec.resources.resources import Done
+from weft_exec.resources.resources import CompletionCallback
 from weft_exec.resources.threads import shared_pool
 from weft_graph.ir.builder import out
 from weft_graph.ir.op_def import register_op
@@ -41,7 +41,7 @@ def _heavy(node: Any, device: Any) -> Callable[..., Any]:
 
 @kernel("TestAsynchronous")
 def _asynchronous(node: Any, device: Any) -> Callable[..., Any]:
-    def start(context: StepContext, inputs: Sequence[Any], done: Done) -> None:
+    def start(context: StepContext, inputs: Sequence[Any], done: CompletionCallback) -> None:
         BODIES[node.attrs["body"]](context, inputs, done)
 
     return start
@@ -128,10 +128,10 @@ def test_data_and_control_edges_order_heavy_kernels() -> None:
 
 
 def test_a_continuation_may_come_from_any_thread_at_any_time() -> None:
-    def later(context: StepContext, inputs: Sequence[Any], done: Done) -> None:
+    def later(context: StepContext, inputs: Sequence[Any], done: CompletionCallback) -> None:
         threading.Thread(target=done, args=(inputs[0] * 2,)).start()
 
-    def at_once(context: StepContext, inputs: Sequence[Any], done: Done) -> None:
+    def at_once(context: StepContext, inputs: Sequence[Any], done: CompletionCallback) -> None:
         done(inputs[0] + 1)
 
     y = wf.constant(1.0)
@@ -142,9 +142,9 @@ def test_a_continuation_may_come_from_any_thread_at_any_time() -> None:
 
 
 def test_waiting_kernels_hold_no_threads() -> None:
-    held: list[Done] = []
+    held: list[CompletionCallback] = []
 
-    def hold(context: StepContext, inputs: Sequence[Any], done: Done) -> None:
+    def hold(context: StepContext, inputs: Sequence[Any], done: CompletionCallback) -> None:
         held.append(done)
         if len(held) == 1000:
             for each in held:
@@ -160,7 +160,7 @@ def test_waiting_kernels_hold_no_threads() -> None:
 def test_done_twice_is_an_error_of_the_kernel() -> None:
     caught: list[BaseException] = []
 
-    def twice(context: StepContext, inputs: Sequence[Any], done: Done) -> None:
+    def twice(context: StepContext, inputs: Sequence[Any], done: CompletionCallback) -> None:
         done(np.float32(1))
         try:
             done(np.float32(2))
@@ -176,14 +176,14 @@ def test_done_twice_is_an_error_of_the_kernel() -> None:
 def test_a_failure_names_the_node_and_cancels_the_rest(how: str) -> None:
     told: list[errors.OpError] = []
 
-    def never(context: StepContext, inputs: Sequence[Any], done: Done) -> None:
+    def never(context: StepContext, inputs: Sequence[Any], done: CompletionCallback) -> None:
         def cancelled(error: errors.OpError) -> None:
             told.append(error)
             done.fail(error)
 
         context.cancellation.register(cancelled)
 
-    def broken(context: StepContext, inputs: Sequence[Any], done: Done) -> None:
+    def broken(context: StepContext, inputs: Sequence[Any], done: CompletionCallback) -> None:
         if how == "raise":
             raise ValueError("no such thing")
         done.fail(errors.UnavailableError("gone"))

@@ -19,7 +19,7 @@ import weft as wf
 from weft import errors
 from weft_compiler.generator import Compiled, RegionCompiler
 from weft_compiler.lower import region
-from weft_compiler.lower.values import computed
+from weft_compiler.lower.values import compute_value
 from weft_compiler.native import cache
 from weft_exec.executor import compilers, executable
 from weft_exec.executor.compilers import Claim
@@ -43,7 +43,7 @@ def generated(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[list[str],
         return made
 
     monkeypatch.setattr(RegionCompiler, "generate", note)
-    monkeypatch.setattr("weft_compiler.generator._keeps_code", lambda: False)  # nothing was kept
+    monkeypatch.setattr("weft_compiler.generator._caches_code", lambda: False)  # nothing was kept
     monkeypatch.setenv("WEFT_JIT", "now")
     with wf.Graph().as_default():
         yield found
@@ -67,7 +67,9 @@ def test_results_are_fetched_without_copies(
     generated: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copied: list[Any] = []
-    monkeypatch.setattr(executable, "copied", lambda value: copied.append(value) or value.copy())
+    monkeypatch.setattr(
+        executable, "copy_array", lambda value: copied.append(value) or value.copy()
+    )
     x = wf.placeholder(wf.float32, [100, 300])
     with wf.Session() as session:
         results = [session.run(wf.tanh(x) + 1.0, {x: np.ones([100, 300])}) for _ in range(2)]
@@ -477,7 +479,7 @@ def test_shapes_that_never_come_again_are_not_kept(
 def test_without_a_compiler_it_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFT_JIT", "on")
     monkeypatch.setattr(generators, "keys", list)
-    regions._say_that_none_is_installed.cache_clear()
+    regions._log_missing_compiler.cache_clear()
     x = wf.placeholder(wf.float32, [])
     with wf.Session() as session:
         with pytest.warns(RuntimeWarning, match="pip install weftml-compiler"):
@@ -492,7 +494,7 @@ def test_without_a_compiler_nothing_is_said_where_nobody_asks(
 ) -> None:
     monkeypatch.delenv("WEFT_JIT", raising=False)
     monkeypatch.setattr(generators, "keys", list)
-    regions._say_that_none_is_installed.cache_clear()
+    regions._log_missing_compiler.cache_clear()
     x = wf.placeholder(wf.float32, [])
     with wf.Session() as session, warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -671,7 +673,7 @@ def test_jit_check_names_the_first_node_that_differs(
     def wrong(op: Any) -> Any:
         if op.node.type != "Tanh":
             return elementwise(op)
-        return computed(op.name, op.dtype(), op.shape(), lambda *at: op.inputs[0].at(*at))
+        return compute_value(op.name, op.dtype(), op.shape(), lambda *at: op.inputs[0].at(*at))
 
     monkeypatch.setattr(region, "_elementwise", wrong)
     with (
@@ -744,7 +746,7 @@ def test_jit_check_names_what_is_wrong_where_terms_cancel(monkeypatch: pytest.Mo
     def wrong(op: Any) -> Any:
         if op.node.type != "Sub":
             return elementwise(op)
-        return computed(op.name, op.dtype(), op.shape(), lambda *at: op.inputs[0].at(*at))
+        return compute_value(op.name, op.dtype(), op.shape(), lambda *at: op.inputs[0].at(*at))
 
     monkeypatch.setattr(region, "_elementwise", wrong)
     with (

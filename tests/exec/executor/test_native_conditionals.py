@@ -16,7 +16,7 @@ import weft as wf
 from weft import errors
 from weft_compiler.ir.expressions import apply
 from weft_compiler.lower import region
-from weft_compiler.lower.values import computed
+from weft_compiler.lower.values import compute_value
 
 X = np.linspace(-1, 1, 12).reshape(3, 4)
 
@@ -444,7 +444,7 @@ def test_jit_check_names_what_differs_in_the_side_that_is_taken(
     def wrong(op: Any) -> Any:
         if op.node.type != "Tanh":
             return elementwise(op)
-        return computed(op.name, op.dtype(), op.shape(), lambda *at: op.inputs[0].at(*at))
+        return compute_value(op.name, op.dtype(), op.shape(), lambda *at: op.inputs[0].at(*at))
 
     monkeypatch.setattr(region, "_elementwise", wrong)
     with _checking() as session:
@@ -468,15 +468,15 @@ def test_jit_check_names_what_changes_a_variable_otherwise(
         lambda: wf.group(v.assign_add(wf.sin(x) * 2.0)),
         lambda: wf.group(v.assign_sub(wf.exp(x) * 2.0)),
     )
-    after = region.PathConditions.after
+    after = region.PathConditions.value_after
 
     def wrong(self: Any, path: Any, new: Any, old: Any) -> Any:
-        more = computed(
+        more = compute_value(
             new.name, new.dtype, new.shape, lambda *at: apply("add", new.at(*at), new.at(*at))
         )
         return after(self, path, more, old)
 
-    monkeypatch.setattr(region.PathConditions, "after", wrong)
+    monkeypatch.setattr(region.PathConditions, "value_after", wrong)
     name = "AssignAdd returns" if side else "AssignSub returns"
     with _checking() as session:
         session.run(v.initializer)

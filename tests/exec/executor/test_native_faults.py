@@ -17,7 +17,7 @@ from weft_compiler.codegen.targets import target_of
 from weft_compiler.ir.expressions import INDEX, cast
 from weft_compiler.ir.indices import plus
 from weft_compiler.lower.rules import gather
-from weft_compiler.lower.values import Value, moved
+from weft_compiler.lower.values import Value, move_elements
 from weft_compiler.native import cache, code_index, program as native
 
 
@@ -186,7 +186,7 @@ def test_checked_bounds_catch_a_wrong_rule(monkeypatch: pytest.MonkeyPatch) -> N
         def source(i: Any, j: Any) -> list[Any]:
             return [plus(cast(indices.at(i), INDEX), 1), j]
 
-        return moved(op.name, x, op.shape(), source)
+        return move_elements(op.name, x, op.shape(), source)
 
     monkeypatch.setattr(gather, "gather", wrong)
     monkeypatch.setattr(sharing, "verify", lambda program: None)

@@ -197,7 +197,7 @@ def test_jit_check_compares_arrays_that_grow(
     n = wf.placeholder(wf.int32, [])
     array, _ = _written(n, 0, lambda i: 2 * i)
     rows = array.stack()
-    keep = native_loops.Place.beside
+    keep = native_loops.TensorListBuffer.beside
     seen: list[int] = []
 
     def note(place: Any, made: Any) -> Any:
@@ -205,7 +205,7 @@ def test_jit_check_compares_arrays_that_grow(
         seen.append(len(pairs))
         return [(pairs[0][0] + 1.0, pairs[0][1]), *pairs[1:]] if len(pairs) == 7 else pairs
 
-    monkeypatch.setattr(native_loops.Place, "beside", note)
+    monkeypatch.setattr(native_loops.TensorListBuffer, "beside", note)
     with wf.Session(config=config) as session:
         assert session.run(rows, {n: 20}).shape == (39, 3)
         with pytest.raises(errors.InternalError, match="jit_check: TensorArrayWriteV3 returns"):

@@ -18,7 +18,7 @@ import weft as wf
 from weft import errors
 from weft_compiler.generator import Compiled
 from weft_exec.executor.native import interrupts
-from weft_exec.executor.native.interrupts import Stoppable
+from weft_exec.executor.native.interrupts import StoppableFunction
 
 ROWS = 300_000
 ONCE = 8
@@ -308,8 +308,10 @@ def test_ctrl_c_ends_a_loop_whose_calls_were_short(running: list[Compiled]) -> N
         assert session.run(last, {turns: 100}) == 100
         watched: list[int] = []
         with pytest.MonkeyPatch.context() as patch:
-            begin = Stoppable._begin
-            patch.setattr(Stoppable, "_begin", lambda self: watched.append(1) or begin(self))
+            begin = StoppableFunction._begin
+            patch.setattr(
+                StoppableFunction, "_begin", lambda self: watched.append(1) or begin(self)
+            )
             thread = _in_thread(interrupt)
             with pytest.raises(KeyboardInterrupt):
                 session.run(last, {turns: 1 << 62})

@@ -437,13 +437,13 @@ def test_a_loop_that_is_refused_again_and_again_stays_with_kernels(
     made: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[int] = []
-    places = native_loops.CompiledLoop._places
+    places = native_loops.CompiledLoop._list_buffers
 
     def count(*given: Any) -> Any:
         calls.append(1)
         return places(*given)
 
-    monkeypatch.setattr(native_loops.CompiledLoop, "_places", count)
+    monkeypatch.setattr(native_loops.CompiledLoop, "_list_buffers", count)
     array = wf.TensorArray(wf.float32, 4, element_shape=[2])
     last = wf.while_loop(
         lambda i, _: i < 6, lambda i, a: (i + 1, a.write(i, wf.ones([2]))), (0, array)
@@ -459,7 +459,7 @@ def test_a_loop_that_is_refused_again_and_again_stays_with_kernels(
 def test_the_values_of_a_long_loop_stay_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop pushes values in parts; its gradient receives them as one array."""
     monkeypatch.setenv("WEFT_JIT", "now")
-    monkeypatch.setattr(Stack, "bring_up", None)
+    monkeypatch.setattr(Stack, "unpack_rows", None)
     with wf.Graph().as_default(), wf.Session() as session:
         n, x = wf.placeholder(wf.int64, []), wf.placeholder(wf.float64, [])
         start = [wf.constant(0, wf.int64), x]

@@ -220,7 +220,7 @@ def test_room_for_what_is_pushed_grows_once(
 
     monkeypatch.setattr(whole_loop, "lower_loop", note)
     monkeypatch.setattr("weft_compiler.generator.LoopCompiler.find", lambda *_: None)
-    monkeypatch.setattr("weft_compiler.sharing.Shared.verify_range", lambda *_: None)
+    monkeypatch.setattr("weft_compiler.sharing.SharedCode.verify_range", lambda *_: None)
     feeds = [_feeds((40, 0, 0, 60, 0))] * 3
     want = _results(_varying, feeds, "off", monkeypatch)
     _agree(_results(_varying, feeds, "now", monkeypatch), want, 1e-10)
@@ -239,12 +239,12 @@ def test_jit_check_compares_what_inner_loops_push(
     feeds = [_feeds()]
     want = _results(_varying, feeds, "off", monkeypatch)
     _agree(_results(_varying, feeds, "now", monkeypatch, **config), want, 1e-12)
-    keep = native_loops.Place.beside
+    keep = native_loops.TensorListBuffer.beside
 
     def wrong(self: Any, outputs: Any) -> Any:
         return [(value + 1.0, own) for value, own in keep(self, outputs)]
 
-    monkeypatch.setattr(native_loops.Place, "beside", wrong)
+    monkeypatch.setattr(native_loops.TensorListBuffer, "beside", wrong)
     with pytest.raises(errors.InternalError, match="StackPushV2 returns"):
         _results(_varying, feeds, "now", monkeypatch, **config)
 
@@ -252,7 +252,7 @@ def test_jit_check_compares_what_inner_loops_push(
         """Values that iterations push are as exact as the largest of them."""
         return [(np.float64(1), np.float64(1)), (np.float64(1.001e-12), np.float64(1e-12))]
 
-    monkeypatch.setattr(native_loops.Place, "beside", close)
+    monkeypatch.setattr(native_loops.TensorListBuffer, "beside", close)
     _results(_varying, feeds, "now", monkeypatch, **config)
 
 

@@ -301,7 +301,7 @@ def test_no_update_is_lost_among_threads(generated: list[str]) -> None:
 
 
 def test_jit_check_looks_at_variables_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft_compiler.generator._keeps_code", lambda: False)  # nothing is kept
+    monkeypatch.setattr("weft_compiler.generator._caches_code", lambda: False)  # nothing is kept
     config = wf.ConfigProto()
     config.experimental.jit_check = True
 

@@ -48,7 +48,7 @@ UNITS = pytest.mark.parametrize("unit", EXPECTED)
 class Eager(Compilation):
     """Compilation of everything that kernels have run twice, in the step's own thread."""
 
-    def ran_by_kernels(self, seconds: float) -> None:
+    def record_kernel_run(self, seconds: float) -> None:
         """Compile all that waits."""
         for candidate, profile in self._waiting():
             candidate.compile(profile)
@@ -146,7 +146,7 @@ def test_the_least_recently_used_code_is_dropped(
         for size in [2, *range(7, 22)]:
             run(size)
         assert not cache.waiting()
-        monkeypatch.setattr(Eager, "ran_by_kernels", lambda *_: None)
+        monkeypatch.setattr(Eager, "record_kernel_run", lambda *_: None)
         for size in range(3, 7):
             run(size)
         assert len(cache.waiting()) == 4
@@ -175,7 +175,7 @@ def test_one_compile_serves_sizes_that_are_rare(
 ) -> None:
     """The kernels of all sizes pay for it, and further sizes do not wait."""
     monkeypatch.setenv("WEFT_JIT", "on")
-    monkeypatch.setattr(Eager, "ran_by_kernels", lambda *_: None)
+    monkeypatch.setattr(Eager, "record_kernel_run", lambda *_: None)
     lowered: list[Any] = []
     for compiler in (RegionCompiler, LoopCompiler):
         lower = compiler.lower
@@ -193,7 +193,7 @@ def test_one_compile_serves_sizes_that_are_rare(
         profiles = cache.waiting()
         total = sum(profile.seconds for profile in profiles)
         assert total >= 6.0
-        rents = [profile.rent for profile in profiles]
+        rents = [profile.accrued_seconds for profile in profiles]
         assert rents == [1.0, pytest.approx(total, abs=0.1), 2.0]
         cache.compile(profiles[1])
         assert cache.num_compiled() == (3, 0) and not cache.waiting()
@@ -209,7 +209,7 @@ def test_a_size_that_dominates_has_code_of_its_own(
     unit: Callable[[Any], Any], caches: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WEFT_JIT", "on")
-    monkeypatch.setattr(Eager, "ran_by_kernels", lambda *_: None)
+    monkeypatch.setattr(Eager, "record_kernel_run", lambda *_: None)
     with wf.Session() as session:
         run = runner(session, unit)
         for size in (5, 6):
@@ -218,12 +218,12 @@ def test_a_size_that_dominates_has_code_of_its_own(
         often, seldom = cache.waiting()
         often.seconds, often.measurements.seconds = 9.0, 10.0
         often.measurements.history = History(1, 100, 30.0)
-        assert cache.waiting()[0].rent == 40.0
+        assert cache.waiting()[0].accrued_seconds == 40.0
         cache.compile(often)
         assert cache.num_compiled() == (1, 0)
         assert cache.waiting() == [seldom]
         # Its code has used up what earlier processes paid.
-        assert seldom.rent == pytest.approx(1.0)
+        assert seldom.accrued_seconds == pytest.approx(1.0)
 
 
 @UNITS
@@ -231,7 +231,7 @@ def test_without_code_most_runs_by_kernels_do_not_ask_for_it(
     unit: Callable[[Any], Any], caches: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WEFT_JIT", "on")
-    monkeypatch.setattr(Eager, "ran_by_kernels", lambda *_: None)
+    monkeypatch.setattr(Eager, "record_kernel_run", lambda *_: None)
     asked: list[Any] = []
     profile = SpecializationCache.profile
 

@@ -23,7 +23,7 @@ def entries(edges: dict[int, list[int]], count: int) -> list[Entry]:
 
 
 def machine_of(made: list[Entry], uses: dict[int, int] | None = None) -> StepMachine:
-    return StepMachine(StepPlan.of_root(made, uses or {}), [None] * 10)
+    return StepMachine(StepPlan.for_root(made, uses or {}), [None] * 10)
 
 
 def test_entries_become_ready_in_the_order_of_construction() -> None:

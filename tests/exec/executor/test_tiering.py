@@ -40,7 +40,7 @@ class Region:
 
     kernels: float
     compiled: float
-    price: float
+    compile_cost: float
     history: History = field(default_factory=History)
     kept: float = 0.0
 
@@ -58,7 +58,7 @@ def simulate(regions: list[Region], steps: int, has_idle_core: bool = False) -> 
     for number, region in enumerate(regions):
         profile = RegionProfile(Compilation(policy), [node])
         profile.measurements.history = region.history
-        profile.discount(region.price / profile.estimate)
+        profile.discount(region.compile_cost / profile.estimate)
         profiles[number] = profile
     waiting, ends = dict(profiles), []
     chosen: list[RegionProfile] = []
@@ -82,19 +82,19 @@ def simulate(regions: list[Region], steps: int, has_idle_core: bool = False) -> 
             region = regions[number]
             if not (
                 has_idle_core
-                or policy.pays_in_this_process(profile)
+                or policy.pays_off_locally(profile)
                 or policy.is_affordable(0.0, now, profile, spent)
             ):
                 break
-            objects = (1.0 - LOWERING) * region.price
-            part = objects / OBJECTS if spent else LOWERING * region.price
+            objects = (1.0 - LOWERING) * region.compile_cost
+            part = objects / OBJECTS if spent else LOWERING * region.compile_cost
             region.kept += part if spent else 0.0
             spent += part
             now += 0.0 if has_idle_core else part
             if region.kept >= objects - 1e-9:
                 policy.compiled(profile, spent, is_first=True)
                 total = profile.measurements
-                total.history = total.history._replace(compile_seconds=region.price)
+                total.history = total.history._replace(compile_seconds=region.compile_cost)
                 del waiting[number]
                 chosen, spent = chosen[1:], 0.0
         ends.append(now)
@@ -130,7 +130,7 @@ def test_no_later_run_on_one_core_is_behind_by_more_than_its_share(
 ) -> None:
     """Compilation that earlier runs have paid for may add up to three tenths to a run."""
     by_kernels = STARTUP + steps * sum(region.kernels for region in regions)
-    largest_part = LOWERING * max(region.price for region in regions)
+    largest_part = LOWERING * max(region.compile_cost for region in regions)
     for _ in range(6):
         assert simulate(regions, steps)[-1] <= 1.3001 * by_kernels + largest_part
 
@@ -217,7 +217,7 @@ def test_a_step_does_not_wait_for_a_paused_compilation() -> None:
     candidate: Any = Candidate()
     account.add(candidate)
     profile.measurements.history = History(1, 100, 1000.0)
-    account.ran_by_kernels(1.0)
+    account.record_kernel_run(1.0)
     assert not profile.is_compiled
     now[0] = 1000.0
     wait_until(lambda: profile.is_compiled)
@@ -325,8 +325,8 @@ def test_the_user_is_told_once(
     with caplog.at_level(logging.INFO):
         account._announce(chosen, waits=False)
         account._announce(chosen, waits=False)
-        account._conclude()
-        account._conclude()
+        account._log_completion()
+        account._log_completion()
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 2
     assert lines[0].startswith("compiling 1 region (Exp")
@@ -379,4 +379,4 @@ def test_a_forked_process_compiles_what_its_parent_was_compiling() -> None:
     account._lock.acquire()  # by a thread that the child does not have
     account.after_fork()
     assert not account._busy
-    account.saved(0.0)
+    account.record_savings(0.0)

@@ -98,7 +98,7 @@ def test_nested_functions_of_the_program() -> None:
 
 
 def test_nesting_without_end_is_refused(monkeypatch) -> None:
-    monkeypatch.setattr(deep_stack, "MOST_THREADS", 3)
+    monkeypatch.setattr(deep_stack, "MAX_THREADS", 3)
 
     def endless() -> None:
         deep_stack.deeper(endless)

@@ -12,7 +12,7 @@ from weft_testing.gpu_programs import assembling
 
 import weft as wf
 from weft_compiler.lower import region
-from weft_compiler.lower.values import computed
+from weft_compiler.lower.values import compute_value
 from weft_exec.gpu import compiled
 from weft_tensor import errors
 
@@ -186,7 +186,7 @@ def test_jit_check_names_what_differs(
     def wrong(op: Any) -> Any:
         if op.node.type != "Tanh":
             return elementwise(op)
-        return computed(op.name, op.dtype(), op.shape(), lambda *at: op.inputs[0].at(*at))
+        return compute_value(op.name, op.dtype(), op.shape(), lambda *at: op.inputs[0].at(*at))
 
     if updates:
         monkeypatch.setattr(

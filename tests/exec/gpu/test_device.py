@@ -195,9 +195,9 @@ def test_small_integers_and_objects_stay_on_the_host(machine: Machine) -> None:
     (device,) = gpus()
     words = np.array([b"a"], object)
     for value in (np.int32(3), np.bool_(True), np.arange(8), words, words[0], None, "handle"):
-        assert residency.stays(value) and device.from_host(value) is value
+        assert residency.stays_on_host(value) and device.from_host(value) is value
     for value in (np.float32(1), np.ones(2, np.float16), np.arange(1000), np.complex64(1)):
-        assert not residency.stays(value)
+        assert not residency.stays_on_host(value)
         brought = device.from_host(value)
         assert device.is_own(brought) and brought.dtype == value.dtype
         back = device.to_host(brought)

@@ -27,7 +27,7 @@ def test_a_definition_is_computed_for_each_element(machine: Machine, name: str) 
     made, inputs = expression(definition, name)
     x = cupy.asarray(np.array([0, 1, 5, 6, 7, 100]).astype(name))
     y = cupy.zeros(6, name)
-    Program(cupy, Elements("f", made, inputs, {}), {"T": name}).over("f", 6, x, y)
+    Program(cupy, Elements("f", made, inputs, {}), {"T": name}).launch_elements("f", 6, x, y)
     assert y.get().tolist() == [0, 1, 5, 6, 6, 6]
 
 
@@ -38,7 +38,7 @@ def test_what_is_no_number_stays_none(machine: Machine) -> None:
     assert definition is not None
     made, inputs = expression(definition, "float32")
     x, y = cupy.asarray(np.array([np.nan, -np.inf], np.float32)), cupy.zeros(2, np.float32)
-    Program(cupy, Elements("f", made, inputs, {}), {"T": "float32"}).over("f", 2, x, y)
+    Program(cupy, Elements("f", made, inputs, {}), {"T": "float32"}).launch_elements("f", 2, x, y)
     assert np.isnan(float(y[0])) and float(y[1]) == 0
 
 

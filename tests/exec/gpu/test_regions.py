@@ -27,7 +27,7 @@ class Seen:
 def seen(somewhere: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
     """Regions are compiled, and their calls are counted."""
     found = Seen()
-    called, captured = GpuFunction.__call__, Graphs._captured
+    called, captured = GpuFunction.__call__, Graphs._capture_graph
 
     def count_call(self: GpuFunction, *arrays: Any) -> None:
         found.calls += 1
@@ -38,7 +38,7 @@ def seen(somewhere: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
         return captured(self, launches)
 
     monkeypatch.setattr(GpuFunction, "__call__", count_call)
-    monkeypatch.setattr(Graphs, "_captured", count_graph)
+    monkeypatch.setattr(Graphs, "_capture_graph", count_graph)
     monkeypatch.setenv("WEFT_JIT", "now")
     with assembling() if somewhere == "stand-in" else nullcontext():
         yield found

@@ -84,11 +84,11 @@ def test_matrices_are_transposed_without_a_copy() -> None:
 
 
 def test_widening_is_for_narrow_floats_only() -> None:
-    assert common.wide(dtypes.bfloat16) == np.float32
-    assert common.wide(dtypes.float16) == np.float32
-    assert common.wide(dtypes.int8) == np.int8
-    assert common.widened(np.ones(2, dtypes.bfloat16.numpy)).dtype == np.float32
-    assert common.widened(np.ones(2, np.int16)).dtype == np.int16
+    assert common.accumulation_dtype(dtypes.bfloat16) == np.float32
+    assert common.accumulation_dtype(dtypes.float16) == np.float32
+    assert common.accumulation_dtype(dtypes.int8) == np.int8
+    assert common.widen_value(np.ones(2, dtypes.bfloat16.numpy)).dtype == np.float32
+    assert common.widen_value(np.ones(2, np.int16)).dtype == np.int16
 
 
 def test_special_functions_cross_block_borders() -> None:

@@ -15,10 +15,10 @@ from weft_exec.kernels.registry import (
     ANY_DEVICE,
     ARRAY_DEVICE,
     Kernel,
-    deriving,
     find_kernel,
     kernel,
     kernels_of,
+    register_derivation,
     registered_kernels,
     require_kernel,
 )
@@ -102,7 +102,7 @@ def test_a_derived_kernel_gives_way_to_one_that_is_registered_later() -> None:
 
 def test_a_device_type_derives_kernels_by_one_rule() -> None:
     with pytest.raises(errors.AlreadyExistsError, match="CPU already have a derivation rule"):
-        deriving("CPU", lambda op, definition: None)
+        register_derivation("CPU", lambda op, definition: None)
 
 
 def test_kernels_of_an_op_that_waits_are_asynchronous() -> None:

@@ -345,16 +345,16 @@ class TestEndsOfSteps:
         mutex, step = MutexResource("m"), StepContext(None, "")
         step.end()
         hold = mutex.attempt()
-        hold.belongs_to(step)
+        hold.unlock_after(step)
         assert not hold.release() and mutex.attempt() is not NOT_READY
 
     def test_what_ended_before_is_forgotten(self, session: Session) -> None:
         step, mutex = StepContext(None, ""), MutexResource("m")
         for _ in range(3):
             hold = mutex.attempt()
-            hold.belongs_to(step)
+            hold.unlock_after(step)
             assert hold.release()
-            mutex.attempt().belongs_to(step)  # nobody refers to it
+            mutex.attempt().unlock_after(step)  # nobody refers to it
             settle()
         assert not step._end_callbacks
 

@@ -319,8 +319,8 @@ def test_waits_for_locks_are_recorded(tmp_path: Path, monkeypatch: pytest.Monkey
         is_waiting.set()
         return recorded_block(*arguments)
 
-    recorded_block = consumers.recorded
-    monkeypatch.setattr(consumers, "recorded", announced)
+    recorded_block = consumers.record_block
+    monkeypatch.setattr(consumers, "record_block", announced)
     state = VariableState("v", dtypes.float32, (2,))
     state.assign(np.ones(2, np.float32))
     queue = Waiters()

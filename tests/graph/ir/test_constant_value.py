@@ -13,10 +13,10 @@ from weft_graph.ir import op_def
 from weft_graph.ir.builder import constant, create, out
 from weft_graph.ir.constant_value import (
     MAX_ELEMENTS,
+    cache_values,
     constant_value,
     constant_value_as_dims,
     partial_value,
-    remembered_values,
 )
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
@@ -292,9 +292,9 @@ def test_what_is_remembered_is_forgotten_when_a_shape_is_refined() -> None:
         x = out("Placeholder", attrs={"dtype": dtypes.float32, "shape": (None, 3)})
         sizes = out("Shape", [x])
         total = out("Add", [sizes, sizes])
-        with remembered_values():
+        with cache_values():
             assert constant_value(total) is None
-            with remembered_values():
+            with cache_values():
                 assert constant_value(total[1]) == 6
             x.set_shape([2, 3])
             assert constant_value(total).tolist() == [4, 6]

@@ -10,14 +10,14 @@ from types import FrameType
 
 import pytest
 
-from weft_graph.ir.interrupts import taken, uninterrupted
+from weft_graph.ir.interrupts import defer_interrupts, take_item
 
 
 def test_it_comes_at_the_end_of_the_outermost_block() -> None:
     done = []
     with pytest.raises(KeyboardInterrupt):
-        with uninterrupted():
-            with uninterrupted():
+        with defer_interrupts():
+            with defer_interrupts():
                 signal.raise_signal(signal.SIGINT)
                 done.append("inner")
             done.append("outer")
@@ -35,7 +35,7 @@ def test_it_goes_to_the_programs_own_handler_once() -> None:
 
     before = signal.signal(signal.SIGINT, handler)
     try:
-        with uninterrupted():
+        with defer_interrupts():
             signal.raise_signal(signal.SIGINT)
             signal.raise_signal(signal.SIGINT)
             assert not told
@@ -49,7 +49,7 @@ def test_it_goes_to_the_programs_own_handler_once() -> None:
 def test_where_no_handler_is_called_nothing_waits(handler: signal.Handlers) -> None:
     before = signal.signal(signal.SIGINT, handler)
     try:
-        with uninterrupted():
+        with defer_interrupts():
             assert signal.getsignal(signal.SIGINT) is handler
     finally:
         signal.signal(signal.SIGINT, before)
@@ -59,7 +59,7 @@ def test_other_threads_have_no_handlers_to_hold_back() -> None:
     reached = []
 
     def run() -> None:
-        with uninterrupted():
+        with defer_interrupts():
             reached.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=run)
@@ -69,9 +69,9 @@ def test_other_threads_have_no_handlers_to_hold_back() -> None:
 
 
 def test_an_error_in_the_block_is_raised_and_ctrl_c_instead_of_it() -> None:
-    with pytest.raises(ValueError, match="mine"), uninterrupted():
+    with pytest.raises(ValueError, match="mine"), defer_interrupts():
         raise ValueError("mine")
-    with pytest.raises(KeyboardInterrupt), uninterrupted():
+    with pytest.raises(KeyboardInterrupt), defer_interrupts():
         signal.raise_signal(signal.SIGINT)
         raise ValueError("mine")
 
@@ -87,15 +87,15 @@ def test_long_waits_are_several() -> None:
                 raise Empty
             return 7
 
-    assert taken(Slow()) == 7 and seen == [1.0] * 4
-    assert taken(Slow(), 100) == 7 and max(seen) <= 1
+    assert take_item(Slow()) == 7 and seen == [1.0] * 4
+    assert take_item(Slow(), 100) == 7 and max(seen) <= 1
 
 
 def test_an_item_is_waited_for_so_long() -> None:
     queue: SimpleQueue[int] = SimpleQueue()
     begun = time.monotonic()
     with pytest.raises(Empty):
-        taken(queue, 0.05)
+        take_item(queue, 0.05)
     assert time.monotonic() - begun >= 0.04
     queue.put(3)
-    assert taken(queue) == 3
+    assert take_item(queue) == 3

@@ -13,7 +13,7 @@ from weft_graph.ir.node import Node
 from weft_graph.passes import StepGraph, prune
 from weft_graph.passes.flow import needs_of
 from weft_graph.passes.memory import MemoryEstimate, estimate_memory, static_bytes
-from weft_graph.passes.memory_order import ordered_for_memory
+from weft_graph.passes.memory_order import order_for_memory
 from weft_tensor.allocator import cpu_allocator
 
 KB = 1024
@@ -102,7 +102,7 @@ def wide(branches: int) -> StepGraph:
 def test_an_order_that_needs_less() -> None:
     step = wide(16)
     nodes = step.live_nodes()
-    order = ordered_for_memory(nodes, step.fetches)
+    order = order_for_memory(nodes, step.fetches)
     assert set(order) == set(nodes)
     assert estimate_memory(nodes, step.fetches).largest >= 16 * KB
     assert estimate_memory(order, step.fetches).largest < 3 * KB
@@ -123,7 +123,7 @@ def test_state_keeps_its_order() -> None:
     randoms = [wf.reduce_sum(wf.random_uniform([512])) for _ in range(4)]
     step = prune([], [wf.reduce_sum(first), wf.reduce_sum(second), *randoms], [])
     nodes = step.live_nodes()
-    order = ordered_for_memory(nodes, step.fetches)
+    order = order_for_memory(nodes, step.fetches)
     stateful = [node for node in nodes if node.op_def.stateful]
     assert [node for node in order if node.op_def.stateful] == stateful
     assert in_order(order, nodes)
@@ -138,14 +138,14 @@ def test_draws_keep_their_order_where_another_needs_less() -> None:
     nodes = step.live_nodes()
     drawn = [node for node in nodes if node.op_def.stateful]
     assert len(drawn) == 8
-    order = ordered_for_memory(nodes, step.fetches)
+    order = order_for_memory(nodes, step.fetches)
     assert [node for node in order if node.op_def.stateful] == drawn
 
 
 def test_loops_stay_as_they_are() -> None:
     y = wf.while_loop(lambda i: i < 3, lambda i: i + 1, [0])
     nodes = prune([], [y], []).live_nodes()
-    assert ordered_for_memory(nodes) == nodes
+    assert order_for_memory(nodes) == nodes
 
 
 @settings(max_examples=60, deadline=None)
@@ -171,7 +171,7 @@ def test_orders_of_random_graphs(data: Any) -> None:
         fetches = data.draw(st.lists(st.sampled_from(values), min_size=1, max_size=3, unique=True))
         step = prune([values[0]], fetches, [])
         nodes = step.live_nodes()
-        order = ordered_for_memory(nodes, step.fetches)
+        order = order_for_memory(nodes, step.fetches)
         assert sorted(n.index for n in order) == sorted(n.index for n in nodes)
         assert in_order(order, nodes)
         drawn = [node for node in nodes if node.op_def.stateful]

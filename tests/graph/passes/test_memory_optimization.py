@@ -9,7 +9,7 @@ import pytest
 from edited_session import EditedSession
 
 import weft as wf
-from weft_exec.executor.priority import by_priority
+from weft_exec.executor.priority import sort_by_priority
 from weft_graph.passes import prune
 from weft_graph.passes.memory import estimate_memory, static_bytes
 from weft_graph.passes.memory_optimization import MODES, MemoryOptions, optimize_memory
@@ -94,7 +94,7 @@ def test_numbers_are_the_same(mode: str, limit: int | None) -> None:
     limits = {} if limit is None else {"": limit}
     results = []
     for each in ("NO_MEM_OPT", mode):
-        options = MemoryOptions(each, limits=limits, run_order=by_priority)
+        options = MemoryOptions(each, limits=limits, run_order=sort_by_priority)
         with EditedSession(lambda step, o=options: optimize_memory(step, o)) as session:
             session.run(wf.global_variables_initializer())
             results.append(session.run(fetches, {x: value}))

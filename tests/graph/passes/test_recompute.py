@@ -11,7 +11,7 @@ from edited_session import Edit, EditedSession
 from hypothesis import given, settings, strategies as st
 
 import weft as wf
-from weft_exec.executor.priority import by_priority
+from weft_exec.executor.priority import sort_by_priority
 from weft_graph.ir.step_graph import reachable
 from weft_graph.passes import StepGraph, eliminate_common_subexpressions, prune, simplify
 from weft_graph.passes.memory import MemoryLimits, estimate_memory
@@ -55,7 +55,7 @@ def test_a_deep_network_needs_less_memory_and_little_more_work() -> None:
     train = wf.group(*updates)
     value = np.random.default_rng(1).normal(size=(512, 64)).astype(np.float32)
     peaks, work, numbers = [], [], []
-    for edit in (lambda step: 0, lambda step: recompute(step, run_order=by_priority)):
+    for edit in (lambda step: 0, lambda step: recompute(step, run_order=sort_by_priority)):
         with EditedSession(edit) as session:
             session.run(wf.global_variables_initializer())
             session.run([loss, train], {x: value})
@@ -64,7 +64,7 @@ def test_a_deep_network_needs_less_memory_and_little_more_work() -> None:
             session.run([loss, train], {x: value})
             peaks.append(cpu_allocator().statistics().peak_bytes_in_use - before)
             _, step = session.made[-1]
-            order = by_priority(step.live_nodes())
+            order = sort_by_priority(step.live_nodes())
             work.append(sum(map(work_of, order)))
             estimated = estimate_memory(order, step.fetches).largest
             assert abs(peaks[-1] - estimated) < 0.05 * estimated
@@ -211,7 +211,7 @@ def same_numbers(fetches: Any, feeds: Any, executor: str = "") -> list[int]:
         lambda step: 0,
         lambda step: recompute(step, Recompute.CHEAP),
         lambda step: recompute(step),
-        lambda step: recompute(step, memory=MemoryLimits({"": 1}), run_order=by_priority),
+        lambda step: recompute(step, memory=MemoryLimits({"": 1}), run_order=sort_by_priority),
     ]
     results, counts = [], []
     for edit in edits:

@@ -12,7 +12,7 @@ import weft as wf
 from weft_graph.passes import prune
 from weft_graph.passes.flow import needs_of
 from weft_graph.passes.memory import MemoryLimits, Values, static_bytes
-from weft_graph.passes.run_ahead import _first_places, limit_run_ahead
+from weft_graph.passes.run_ahead import _earliest_indices, limit_run_ahead
 
 KB = 1024
 
@@ -25,7 +25,7 @@ KB = 1024
 def test_first_places_are_those_that_fit(rows: list[tuple[int, int]], limit: int) -> None:
     live = [old + new for old, new in rows]
     made = [new for _, new in rows]
-    for place, first in enumerate(_first_places(live, made, limit)):
+    for place, first in enumerate(_earliest_indices(live, made, limit)):
 
         def most(begin: int, place: int = place) -> int:
             return max(

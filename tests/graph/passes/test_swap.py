@@ -11,7 +11,7 @@ from edited_session import EditedSession
 from hypothesis import given, settings, strategies as st
 
 import weft as wf
-from weft_exec.executor.priority import by_priority
+from weft_exec.executor.priority import sort_by_priority
 from weft_graph.ir.step_graph import reachable
 from weft_graph.passes import StepGraph, prune
 from weft_graph.passes.flow import needs_of
@@ -136,7 +136,7 @@ def swapped(sessions: list[EditedSession], limit: int, step: StepGraph) -> int:
     """Swap in a step of the last session."""
     host, device = [device.name for device in sessions[-1].list_devices()]
     room = MemoryLimits({device: limit}, sessions[-1].places(step))
-    return swap_to_host(step, room, host, run_order=by_priority)
+    return swap_to_host(step, room, host, run_order=sort_by_priority)
 
 
 @pytest.mark.kernels

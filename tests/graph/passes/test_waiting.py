@@ -6,7 +6,7 @@ from typing import Any
 
 import weft as wf
 from weft_graph.passes import prune
-from weft_graph.passes.waiting import Waiting
+from weft_graph.passes.waiting import BlockingOrder
 
 
 def step() -> tuple[dict[str, Any], list[Any]]:
@@ -25,10 +25,10 @@ def step() -> tuple[dict[str, Any], list[Any]]:
 
 def test_what_leads_to_help_does_not_follow_what_waits() -> None:
     named, nodes = step()
-    waiting = Waiting(nodes)
-    behind = waiting.behind(named["y"])
-    assert behind and behind == waiting.behind(named["taken"])
-    assert not waiting.behind(named["z"])
+    waiting = BlockingOrder(nodes)
+    behind = waiting.blocking_predecessors(named["y"])
+    assert behind and behind == waiting.blocking_predecessors(named["taken"])
+    assert not waiting.blocking_predecessors(named["z"])
     assert not waiting.may_follow(named["z"], behind)  # it leads to the enqueue
     assert waiting.may_follow(named["y"], behind)  # it is behind the dequeue anyway
     assert waiting.may_follow(named["v"], behind)  # a variable's change helps nobody
@@ -37,7 +37,7 @@ def test_what_leads_to_help_does_not_follow_what_waits() -> None:
 
 def test_it_comes_first() -> None:
     named, nodes = step()
-    ordered = Waiting(nodes).first(nodes)
+    ordered = BlockingOrder(nodes).first(nodes)
     assert sorted(node.name for node in ordered) == sorted(named)
     assert ordered.index(named["z"]) < ordered.index(named["fifo_queue_Dequeue"])
 
@@ -47,6 +47,8 @@ def test_without_waiting_all_may_follow_all() -> None:
         v = wf.get_variable("v", [4], initializer=wf.zeros_initializer())
         z = wf.exp(wf.random_uniform([4]))
         nodes = prune([], [wf.assign(v, z)], []).live_nodes()
-    waiting = Waiting(nodes)
+    waiting = BlockingOrder(nodes)
     assert waiting.first(nodes) == nodes
-    assert all(not waiting.behind(node) and waiting.may_follow(node, 0) for node in nodes)
+    assert all(
+        not waiting.blocking_predecessors(node) and waiting.may_follow(node, 0) for node in nodes
+    )

@@ -466,11 +466,11 @@ def test_the_way_from_an_update_is_searched_from_both_ends() -> None:
             node = wf.no_op()
         for _ in range(3):
             before, node = node, wf.group(node)
-        assert reads.that_follow([node, before], [update.op]) == [node, before]
-        assert reads.that_follow([update.op], [update.op]) == [update.op]
-        assert reads.that_follow([update.op, v.initializer], [node]) == []
+        assert reads.filter_following([node, before], [update.op]) == [node, before]
+        assert reads.filter_following([update.op], [update.op]) == [update.op]
+        assert reads.filter_following([update.op, v.initializer], [node]) == []
         other = wf.constant(1.0).op
-        assert reads.that_follow([other, node], [update.op]) == [node]
+        assert reads.filter_following([other, node], [update.op]) == [node]
 
 
 def test_a_graph_whose_updates_were_looked_for_is_freed() -> None:

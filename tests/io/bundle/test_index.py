@@ -58,7 +58,7 @@ def test_an_index_comes_back() -> None:
         Piece(Region((0, 2), (2, 1)), 0, 24, 32, 8),
     )
     tensors = {
-        "whole": Entry(dtypes.float32, (2, 3), (Piece(Region.whole((2, 3)), 0, 0, 24, 9),)),
+        "whole": Entry(dtypes.float32, (2, 3), (Piece(Region.whole_tensor((2, 3)), 0, 0, 24, 9),)),
         "parts": Entry(dtypes.float32, (2, 3), pieces),
     }
     made = BundleIndex(FILE, "", 2, False, tensors)

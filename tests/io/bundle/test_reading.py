@@ -167,7 +167,7 @@ def test_the_other_order_of_bytes(tmp_path: Path) -> None:
         unit = dtype.real_dtype.numpy.itemsize
         stored = flat.view(np.uint8).reshape(-1, unit)[:, ::-1].tobytes()
         end = len(data) + len(stored)
-        part = Piece(Region.whole(value.shape), 0, len(data), end, mask_crc(crc32c(stored)))
+        part = Piece(Region.whole_tensor(value.shape), 0, len(data), end, mask_crc(crc32c(stored)))
         entries[name] = Entry(dtype, value.shape, (part,))
         data += stored
     (tmp_path / "big.data-00000-of-00001").write_bytes(data)
@@ -205,7 +205,7 @@ class TestStrings:
 
     @staticmethod
     def read(tmp_path: Path, stored: bytes, crc: int, shape: tuple[int, ...]) -> Any:
-        part = Piece(Region.whole(shape), 0, 0, len(stored), mask_crc(crc))
+        part = Piece(Region.whole_tensor(shape), 0, 0, len(stored), mask_crc(crc))
         index = BundleIndex("", "", 1, False, {"s": Entry(dtypes.string, shape, (part,))})
         (tmp_path / "s.index").write_bytes(index.to_bytes())
         (tmp_path / "s.data-00000-of-00001").write_bytes(stored)

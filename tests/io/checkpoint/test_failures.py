@@ -236,7 +236,7 @@ class TestLeftovers:
 
     def test_a_file_that_died_half_written(self, tmp_path: Path) -> None:
         for data in (b"", b"weft check", b'{"format":', b"# crc32", b"\x93\x17\xff\x00" * 25):
-            saving = local_storage.Saving(str(tmp_path), "m")
+            saving = local_storage.LockedFile(str(tmp_path), "m")
             saving.write(data)
             saving.abandon()
         write_checkpoint(str(tmp_path / "k"), [Item("a", dtypes.int32, np.int32(1))])

@@ -77,7 +77,7 @@ class TestTiles:
         assert tiles([Region((), ())], ())
         assert not tiles([], ())
         assert not tiles([Region((), ())] * 2, ())
-        assert tiles([Region.whole((0, 3))], (0, 3))
+        assert tiles([Region.whole_tensor((0, 3))], (0, 3))
 
 
 def test_overlap_is_the_common_box() -> None:

@@ -147,7 +147,7 @@ def test_a_path_right_below_the_scheme() -> None:
 
 def test_large_tensors_come_in_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_storage, "_RANGE", 1000)
-    monkeypatch.setattr(remote_storage.RemoteReading, "chunk", 8000)
+    monkeypatch.setattr(remote_storage.RemoteOpenedFile, "chunk", 8000)
     value = np.arange(20_011, dtype=np.int16)
     write_checkpoint("objects://b/m", [Item("a", dtypes.int16, value)])
     (found,) = read_tensors("objects://b/m", [TensorRequest("a")])

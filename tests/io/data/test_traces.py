@@ -53,9 +53,9 @@ def test_a_full_buffer_is_a_wait_of_its_thread(
     def announced(kind: int, name: str, op: str) -> Any:
         if name == "full buffer":
             waits.release()
-        return consumers.recorded(kind, name, op)
+        return consumers.record_block(kind, name, op)
 
-    monkeypatch.setattr(prefetching, "recorded", announced)
+    monkeypatch.setattr(prefetching, "record_block", announced)
     element = wf.data.Dataset.range(5).prefetch(1).make_one_shot_iterator().get_next()
     with wf.Session() as session, wf.trace(tmp_path / "t"):
         for _ in range(3):

@@ -224,7 +224,7 @@ def test_large_constants_beside_the_model(tmp_path: Path, monkeypatch: pytest.Mo
     path = tmp_path / "net.onnx"
     with wf.Session() as session:
         wf.onnx.export(y, x, session, path, external_data=True)
-        monkeypatch.setattr("weft_io.onnx.initializers.MOST_BYTES", 1000)
+        monkeypatch.setattr("weft_io.onnx.initializers.MAX_EMBEDDED_BYTES", 1000)
         with pytest.raises(errors.ResourceExhaustedError, match="external_data"):
             wf.onnx.export(y, x, session, tmp_path / "other.onnx")
     assert not (tmp_path / "other.onnx").exists()

@@ -57,7 +57,7 @@ def test_equal_networks_agree():
     ],
 )
 def test_only_the_node_with_the_fault_is_named(fault, node):
-    differing = compare(recorded(), **fault).differing
+    differing = compare(recorded(), **fault).differences
     assert [match.tensor.name for match in differing] == [node]
     assert node in str(compare(recorded(), **fault))
 
@@ -79,7 +79,7 @@ def test_unrecorded_nodes_are_computed_between():
     for name in ("normal:0", "pooled:0"):
         del theirs[name]
     assert compare(theirs).agrees
-    differing = compare(theirs, epsilon=1e-2).differing
+    differing = compare(theirs, epsilon=1e-2).differences
     assert [match.tensor.name for match in differing] == ["active:0"]
 
 

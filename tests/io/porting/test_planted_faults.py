@@ -187,5 +187,5 @@ def test_fault_is_found_and_named(original: Any, fault: str) -> None:
     for entry in changed.node:
         entry.attr.pop("_output_shapes", None)
     plant(changed)
-    named = compare(changed, recorded).differing
+    named = compare(changed, recorded).differences
     assert {match.tensor.op.name for match in named} == {name}

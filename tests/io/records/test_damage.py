@@ -311,7 +311,7 @@ def test_a_record_without_an_end_in_sight_is_bounded(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     most = 4 * PIECE
-    monkeypatch.setattr(streams, "MOST_INFLATED", most)
+    monkeypatch.setattr(streams, "MAX_INFLATED", most)
     deflate = zlib.compressobj(9, zlib.DEFLATED, 31 if kind == "GZIP" else 15)
     path = tmp_path / "f"
     text = b"a\n" + bytes(20 * PIECE) + b"\nb\n"

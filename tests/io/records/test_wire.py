@@ -9,8 +9,8 @@ from hypothesis import given, strategies as st
 from weft_graph import proto
 from weft_io.records.features import EXAMPLE
 from weft_io.records.wire import (
-    BEFORE,
-    BEHIND,
+    LEADING_PADDING,
+    TRAILING_PADDING,
     MalformedVarintsError,
     decode_varints,
     find_fault,
@@ -33,7 +33,9 @@ def test_rows_of_varints(rows: list[list[int]]) -> None:
     ends = np.cumsum([len(field) for field in fields], dtype=np.int64)
     count = sum(map(len, rows))
     for expected in (-1, count):
-        values, stops = decode_varints(b"".join([BEFORE, *fields, BEHIND]), ends, expected)
+        values, stops = decode_varints(
+            b"".join([LEADING_PADDING, *fields, TRAILING_PADDING]), ends, expected
+        )
         assert values.tolist() == [value for row in rows for value in row]
         assert np.diff(stops, prepend=0).tolist() == [len(row) for row in rows]
 
@@ -42,7 +44,7 @@ def test_fields_without_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(np, "empty_like", lambda array: np.full_like(array, 77))
     for fields in ([b"", b"", b""], [b"", b"\x01", b"", b""]):
         ends = np.cumsum([len(each) for each in fields], dtype=np.int64)
-        _, stops = decode_varints(b"".join([BEFORE, *fields, BEHIND]), ends)
+        _, stops = decode_varints(b"".join([LEADING_PADDING, *fields, TRAILING_PADDING]), ends)
         assert stops.tolist() == ends.tolist()
     monkeypatch.undo()
 
@@ -51,7 +53,9 @@ def test_fields_without_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_another_number_than_expected(rows: list[list[int]], expected: int) -> None:
     fields = [packed(row) for row in rows]
     ends = np.cumsum([len(field) for field in fields], dtype=np.int64)
-    _, stops = decode_varints(b"".join([BEFORE, *fields, BEHIND]), ends, expected)
+    _, stops = decode_varints(
+        b"".join([LEADING_PADDING, *fields, TRAILING_PADDING]), ends, expected
+    )
     assert np.diff(stops, prepend=0).tolist() == [len(row) for row in rows]
 
 
@@ -71,7 +75,7 @@ def test_another_number_than_expected(rows: list[list[int]], expected: int) -> N
 def test_malformed_rows_are_named(bad: bytes, fine: bool, before: int) -> None:
     rows = [b"\x01" * before, b"", bad, b"\x02", b"\x81\x01"]
     ends = np.cumsum([len(row) for row in rows], dtype=np.int64)
-    data = b"".join([BEFORE, *rows, BEHIND])
+    data = b"".join([LEADING_PADDING, *rows, TRAILING_PADDING])
     if fine:
         assert decode_varints(data, ends)[0].tolist()[before + 1 :] == [2, 129]
         return

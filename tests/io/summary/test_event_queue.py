@@ -38,13 +38,13 @@ def test_a_flush_covers_what_was_added_before_it() -> None:
     work = queue.take(0.0)
     assert work is not None
     second = queue.request_flush()
-    assert not queue.flushed(first)
+    assert not queue.is_flushed(first)
     queue.complete(work, 0.0)
-    assert queue.flushed(first) and not queue.flushed(second)
+    assert queue.is_flushed(first) and not queue.is_flushed(second)
     work = queue.take(0.0)
     assert work is not None and (work.records, work.flush) == ([], True)
     queue.complete(work, 0.0)
-    assert queue.flushed(second)
+    assert queue.is_flushed(second)
 
 
 def test_a_full_line() -> None:
@@ -74,7 +74,7 @@ def test_failures_are_told_to_everybody_until_it_is_closed() -> None:
     queue.add(b"lost")
     queue.failed(work, FULL_DISK)
     assert not queue.full
-    for ask in (lambda: queue.add(b"b"), queue.request_flush, lambda: queue.flushed(ticket)):
+    for ask in (lambda: queue.add(b"b"), queue.request_flush, lambda: queue.is_flushed(ticket)):
         with pytest.raises(errors.ResourceExhaustedError, match="full"):
             ask()
     assert queue.take(0.0) is None and queue.patience(0.0) is None
@@ -177,7 +177,7 @@ class Machine(RuleBasedStateMachine):
     def promises(self) -> None:
         if not self.failed:
             for ticket, added in self.tickets:
-                assert not self.queue.flushed(ticket) or self.durable >= added
+                assert not self.queue.is_flushed(ticket) or self.durable >= added
             if self.oldest is not None:
                 assert self.now - self.oldest <= 10
             if self.queue.finished:

@@ -18,10 +18,10 @@ def around_calls(
     Args:
       around: is given the function, and what calls it, and returns what that returns.
     """
-    sized = Compiled._sized
+    sized = Compiled._sized_function
 
     def watched(self: Compiled, enter: Callable[..., Any]) -> Callable[..., Any]:
         entered = sized(self, enter)
         return lambda *arrays: around(self, lambda: entered(*arrays))
 
-    monkeypatch.setattr(Compiled, "_sized", watched)
+    monkeypatch.setattr(Compiled, "_sized_function", watched)

@@ -31,7 +31,7 @@ from weft_compiler.gpu import code
 from weft_compiler.gpu.kernel import BARRIER, BLOCK, BLOCKS, SHUFFLE, THREAD
 from weft_compiler.gpu.module import GpuModule, ptx_of
 from weft_compiler.ir.program import Program
-from weft_compiler.native.linking import Library, once
+from weft_compiler.native.linking import Library, call_once
 
 _SOURCE: Final = Path(__file__).parent.parent / "cupy_standin" / "blocks.cpp"
 _NAMES: Final = {
@@ -47,7 +47,7 @@ _NO_CAST: Final = r"getelementptr i8, ptr \1, i64 0"
 _lock = threading.Lock()
 
 
-@once
+@call_once
 def _driver() -> Any:
     """Build the driver that runs blocks, once per process."""
     cxx = compiler()

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from weft_graph.ir.gc_pause import paused_gc
+from weft_graph.ir.gc_pause import pause_gc
 from weft_testing.workspace import ROOT
 
 _LOCKS = {"Lock", "RLock", "Condition"}
@@ -32,7 +32,7 @@ def _texts() -> dict[str, str]:
 def _nodes(file: str) -> list[ast.With | ast.Assign | ast.AnnAssign | ast.FunctionDef]:
     """Return the nodes of a file that create locks, hold them, or may yield while holding one."""
     kinds = ast.With | ast.Assign | ast.AnnAssign | ast.FunctionDef
-    with paused_gc():
+    with pause_gc():
         return [node for node in ast.walk(ast.parse(_texts()[file])) if isinstance(node, kinds)]
 
 

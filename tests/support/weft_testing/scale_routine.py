@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
-from weft_compiler.codegen.routine import CallWriter, Cut, Operands, Routine
+from weft_compiler.codegen.routine import CallWriter, Operands, ParallelSplit, Routine
 from weft_compiler.ir.expressions import Expr
 from weft_compiler.ir.program import Input, Output, Views
 from weft_compiler.ir.registry import register
@@ -67,8 +67,8 @@ class Scale(Routine):
     def reference(self, x: Any, y: Any, factor: int) -> None:
         y[: self.count] = x[: self.count] * factor
 
-    def split(self) -> Cut:
-        return Cut("count", self.count, 1024, {0: 1, 1: 1})
+    def split(self) -> ParallelSplit:
+        return ParallelSplit("count", self.count, 1024, {0: 1, 1: 1})
 
     def emit(self, to: CallWriter, operands: Operands) -> None:
         (x, y), (factor,) = operands.views, operands.numbers

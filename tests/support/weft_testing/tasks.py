@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from weft_distrib import Server
-from weft_distrib.launch.local import free_addresses
+from weft_distrib.launch.local import find_free_addresses
 from weft_testing.waiting import wait_until
 
 Jobs = Mapping[str, Sequence[str]]
@@ -41,7 +41,7 @@ runpy.run_module("weft", run_name="__main__", alter_sys=True)
 
 def free_ports(count: int) -> list[int]:
     """Return different free ports of this machine."""
-    return [int(each.rpartition(":")[2]) for each in free_addresses(count)]
+    return [int(each.rpartition(":")[2]) for each in find_free_addresses(count)]
 
 
 def jobs(**counts: int) -> dict[str, list[str]]:

@@ -15,7 +15,7 @@ from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ir.node import Output
 from weft_tensor import errors
-from weft_tensor.nesting import shown
+from weft_tensor.nesting import format_value
 from weft_tensor.shape import merge_dims
 
 Tensor = Output | IndexedSlices
@@ -45,7 +45,7 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
         norm = out("SelectV2", [positive, out("Sqrt", [safe]), total])
         clipped = values * limit / out("Maximum", [norm, limit])
         merge_dims(values.dims, clipped.dims)
-        return _like(t, clipped)
+        return _restore_structure(t, clipped)
 
 
 def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Tensor:
@@ -67,7 +67,7 @@ def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Ten
         count = out("Cast", [size], {"DstT": values.dtype.base_dtype})
         inverse = out("Rsqrt", [out("Sum", [values * values, _axes(values, None)])])
         scale = limit * out("Minimum", [inverse * count, 1.0 / limit])
-        return _like(t, values * scale)
+        return _restore_structure(t, values * scale)
 
 
 def global_norm(t_list: Sequence[Any], name: str | None = None) -> Output | None:
@@ -135,13 +135,15 @@ def clip_by_global_norm(
             if scaled is None:
                 with graph.colocate_with(value):
                     scaled = clipped[id(value)] = value * _cast(scale, value)
-            results.append(_like(item, scaled))
+            results.append(_restore_structure(item, scaled))
     return results, norm
 
 
 def _as_list(t_list: Any) -> list[Any]:
     if isinstance(t_list, str | bytes | Output) or not isinstance(t_list, Sequence):
-        raise errors.InvalidTypeError(f"t_list must be a list of tensors, got {shown(t_list)}")
+        raise errors.InvalidTypeError(
+            f"t_list must be a list of tensors, got {format_value(t_list)}"
+        )
     return list(t_list)
 
 
@@ -149,7 +151,7 @@ def _values(t: Any) -> Output:
     return t.values if isinstance(t, IndexedSlices) else convert_to_tensor(t)
 
 
-def _like(t: Any, values: Output) -> Tensor:
+def _restore_structure(t: Any, values: Output) -> Tensor:
     if isinstance(t, IndexedSlices):
         return IndexedSlices(values, t.indices, t.dense_shape)
     return values

@@ -17,7 +17,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.variables.base import shared_reads
 from weft_tensor import errors
-from weft_tensor.nesting import shown
+from weft_tensor.nesting import format_value
 
 
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,14 +43,14 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(f)
-    def decorated(*args: Any, **kwargs: Any) -> Any:
+    def call_with_gradient(*args: Any, **kwargs: Any) -> Any:
         inputs = [builder.out("Identity", [arg]) for arg in args]
         graph = inputs[0].graph if inputs else get_default_graph()
         start = len(graph.nodes)
         pair = f(*inputs, **kwargs)
         if not (isinstance(pair, tuple) and len(pair) == 2 and callable(pair[1])):
             raise errors.InvalidTypeError(
-                f"{f.__name__} must return (result, grad_fn), got {shown(pair)}"
+                f"{f.__name__} must return (result, grad_fn), got {format_value(pair)}"
             )
         result, grad_fn = pair
         several = isinstance(result, list | tuple)
@@ -64,7 +64,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
         handles = [v.handle for v in variables]
         return _wrap(graph, results, inputs, handles, variables, grad_fn, type(result), several)
 
-    return decorated
+    return call_with_gradient
 
 
 def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -81,7 +81,7 @@ def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @custom_gradient
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def call_and_grad(*args: Any, **kwargs: Any) -> Any:
         def grad(*grads: Any, variables: Any = None) -> Any:
             if variables is None:
                 return list(grads)
@@ -89,7 +89,7 @@ def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
 
         return f(*args, **kwargs), grad
 
-    return functools.wraps(f)(wrapped)
+    return functools.wraps(f)(call_and_grad)
 
 
 def _wrap(

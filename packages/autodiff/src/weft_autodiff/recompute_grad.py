@@ -37,7 +37,7 @@ from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
-from weft_graph.ir.thread_stacks import tracing
+from weft_graph.ir.thread_stacks import tracing_depth
 from weft_graph.ir.traits import Role
 from weft_tensor import errors
 
@@ -67,11 +67,11 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     if not callable(f):
         raise errors.InvalidTypeError(f"recompute_grad requires a function, got {f!r}")
 
-    def recomputed(*args: Any, **kwargs: Any) -> Any:
+    def recompute_structure(*args: Any, **kwargs: Any) -> Any:
         args = nest.map_structure(_as_tensor, args)
         tensors = [arg for arg in nest.flatten(args) if isinstance(arg, Output)]
         # In a body, new nodes belong to the body, even if the arguments are captures.
-        graph = get_default_graph() if tracing() or not tensors else tensors[0].graph
+        graph = get_default_graph() if tracing_depth() or not tensors else tensors[0].graph
         with graph.as_default():
             start = len(graph.nodes)
             result = f(*args, **kwargs)
@@ -81,7 +81,7 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
             values = _wrap(graph, results, graph.nodes[start:])
         return nest.pack_sequence_as(result, values)
 
-    return functools.update_wrapper(recomputed, f, updated=())
+    return functools.update_wrapper(recompute_structure, f, updated=())
 
 
 def _as_tensor(leaf: Any) -> Any:
@@ -319,7 +319,7 @@ class _RegionCopy(BodyCopy):
         ]
         names = {record.name: self._name(record.name) for record in records}
         name = "" if self._outer_context is None else self._outer_context.name
-        places = _Places(self._region.graph.nodes, self.nodes, self.outputs)
+        node_indices = _NodeIndices(self._region.graph.nodes, self.nodes, self.outputs)
         renamed = [
             replace(
                 record,
@@ -327,13 +327,13 @@ class _RegionCopy(BodyCopy):
                 outer=names.get(record.outer, name),
                 forward=names.get(record.forward, ""),
                 partner=names.get(record.partner, ""),
-                pred=places.port(record.pred),
-                maximum=places.port(record.maximum),
-                pivot=places.place(record.pivot),
+                pred=node_indices.port(record.pred),
+                maximum=node_indices.port(record.maximum),
+                pivot=node_indices.index_of(record.pivot),
             )
             for record in records
         ]
-        restore(self._graph, renamed, places.node_at)
+        restore(self._graph, renamed, node_indices.node_at)
 
 
 class _Body:
@@ -350,7 +350,7 @@ class _Body:
         )
 
 
-class _Places:
+class _NodeIndices:
     """Indices of nodes and outputs of the copy, for context records."""
 
     def __init__(
@@ -369,7 +369,7 @@ class _Places:
         self._more.append(output.node)
         return len(self._nodes) + len(self._more) - 1, output.index
 
-    def place(self, place: int) -> int:
+    def index_of(self, place: int) -> int:
         """Return the record index of a node of the copy, or -1 if it has none."""
         return place if place < 0 or self._nodes[place] in self._copies else -1
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from weft_graph.ir.op_def import declared_in, loaded_traits
+from weft_graph.ir.op_def import declaring_module, loaded_traits
 from weft_graph.ir.registry import Registry
 from weft_tensor import errors
 
@@ -135,7 +135,7 @@ def gradient_of(node: Node) -> Gradient:
         if not node.traits.differentiable:
             return _NONE
         if _gradients.loaded(name) is None:
-            package, _, family = declared_in(name).rpartition(".ops.")
+            package, _, family = declaring_module(name).rpartition(".ops.")
             family = _FAMILIES.get(family, family)
             _gradients.load_near([f"weft_autodiff.grads.{family}"] if package else [])
     else:
@@ -171,7 +171,7 @@ _calls = threading.local()
 
 
 @contextmanager
-def naming_calls(source: str) -> Iterator[None]:
+def name_calls(source: str) -> Iterator[None]:
     """Set `gradient_source` to `source`, unique per call of `gradients`, inside the block."""
     before = gradient_source()
     _calls.source = source

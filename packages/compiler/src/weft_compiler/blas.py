@@ -44,14 +44,14 @@ def addresses() -> Mapping[str, int]:
     except OSError:  # the file cannot be loaded
         module = None
     for spelling in _SPELLINGS:
-        found: dict[str, Any] = {
+        names: dict[str, Any] = {
             name: getattr(module, spelling.format(name), None) for name in FUNCTIONS
         }
-        if None not in found.values():
-            found["threads"] = next(
+        if None not in names.values():
+            names["threads"] = next(
                 (getattr(module, name) for name in _THREADS if hasattr(module, name)), _SEVERAL
             )
             return MappingProxyType(
-                {name: ctypes.cast(of, ctypes.c_void_p).value or 0 for name, of in found.items()}
+                {name: ctypes.cast(of, ctypes.c_void_p).value or 0 for name, of in names.items()}
             )
     return MappingProxyType({})

@@ -84,8 +84,8 @@ def kernel_nodes(request: RegionRequest, options: Options) -> list[list[Node]]:
     lowered = lower(request, fused=fused)
     vector_bytes = target_of(options).vector_bytes
     program = optimize(lowered, check=False, vector_bytes=vector_bytes).program
-    position = {node: at for at, node in enumerate(request.members)}
-    return [_computed(body, fused, position) for body in bodies_of(program)]
+    position = {node: index for index, node in enumerate(request.members)}
+    return [_computed_nodes(body, fused, position) for body in bodies_of(program)]
 
 
 def explain_for_gpu(
@@ -139,23 +139,23 @@ def _fastest(
 ) -> tuple[float, list[float]]:
     """Return the fastest time of a program, and of each of its parts, in seconds."""
     least, of_parts = float("inf"), None
-    begun = time.perf_counter()
+    start_seconds = time.perf_counter()
     for run in range(_MOST_RUNS):
-        if run >= _RUNS and time.perf_counter() - begun > _SECONDS:
+        if run >= _RUNS and time.perf_counter() - start_seconds > _SECONDS:
             break
         started = time.perf_counter()
-        found = native.enter(*arrays)
-        taken = time.perf_counter() - started
-        if found is not None:
-            raise native.failure(found)
-        least = min(least, taken)
+        result = native.enter(*arrays)
+        seconds = time.perf_counter() - started
+        if result is not None:
+            raise native.failure(result)
+        least = min(least, seconds)
         if parts is not None:
             now = parts()
             of_parts = now if of_parts is None else of_parts.clip(max=now)
-    return least, [] if of_parts is None else [float(each) for each in of_parts]
+    return least, [] if of_parts is None else [float(part) for part in of_parts]
 
 
-def _computed(
+def _computed_nodes(
     nest: Body, fused: Mapping[str, Sequence[Node]], position: Mapping[Node, int]
 ) -> list[Node]:
     """Return the nodes that some statements compute, by position."""
@@ -171,32 +171,32 @@ def _kernels(
     fused: Mapping[str, Sequence[Node]],
     seconds: Sequence[float] | None,
 ) -> list[FusedKernel]:
-    position = {node: at for at, node in enumerate(members)}
-    own, buffers = _allocated(program), program.buffers
-    found = []
-    for at, nest in enumerate(nests):
+    position = {node: index for index, node in enumerate(members)}
+    own, buffers = _local_buffers(program), program.buffers
+    results = []
+    for index, nest in enumerate(nests):
         names = defined_names(nest) & fused.keys()
         filled = [name for name in fused if name in names]
         outside = [name for name in filled if name in buffers and name not in own]
-        found.append(
+        results.append(
             FusedKernel(
-                (outside or filled or [f"nest {at + 1}"])[-1],
-                _computed(nest, fused, position),
+                (outside or filled or [f"nest {index + 1}"])[-1],
+                _computed_nodes(nest, fused, position),
                 _text(nest),
                 buffers[outside[-1]].dtype if outside else dtypes.float32,
                 flops(nest),
                 bytes_moved(nest, program),
-                None if seconds is None else seconds[at],
+                None if seconds is None else seconds[index],
             )
         )
-    return found
+    return results
 
 
-def _allocated(program: Program) -> set[str]:
+def _local_buffers(program: Program) -> set[str]:
     """Return the buffers that are local to loops."""
     whole = set(program.body)
-    inner = [each for each in walk(program.body) if each not in whole]
-    return {each.buffer.name for each in inner if isinstance(each, Allocate)}
+    inner = [statement for statement in walk(program.body) if statement not in whole]
+    return {statement.buffer.name for statement in inner if isinstance(statement, Allocate)}
 
 
 def _text(nest: Body) -> str:

@@ -16,12 +16,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft_compiler.lower.region import changed_by, state_type
+from weft_compiler.lower.region import changed_variables, state_type
 from weft_compiler.lower.registry import rule_of, update_of
 from weft_compiler.native.cache import sources
 from weft_graph.ir.code_generators import RegionRequest
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.op_def import declared_in
+from weft_graph.ir.op_def import declaring_module
 from weft_graph.ir.traits import Role
 from weft_graph.passes.structure import Block, Branch, Loop
 from weft_graph.passes.whole_loops import LoopRequest, WholeLoop, first_value, next_value
@@ -35,7 +35,7 @@ _OURS: Final = ("weft_graph", "weft_compiler")
 _MEMO: Final = "fingerprint"
 
 
-class _Unknown(Exception):  # noqa: N818 - it is no error of a program
+class _NoStableEncoding(Exception):  # noqa: N818 - it is no error of a program
     """Signal that the code depends on something without a stable encoding."""
 
 
@@ -73,9 +73,9 @@ def _static_sizes(request: RegionRequest | LoopRequest) -> object:
             for source, shape in zip(request.inputs, request.shapes, strict=True)
         ]
         has_open = bool(request.values)
-        values = [(at, np.shape(value)) for at, value in sorted(request.values.items())]
+        values = [(index, np.shape(value)) for index, value in sorted(request.values.items())]
     ranks = [len(shape) for shape in request.shapes]
-    is_open = [known is None or None in known for known in dims]
+    is_open = [known_values is None or None in known_values for known_values in dims]
     return (ranks, dims, values) if has_open or any(is_open) else None
 
 
@@ -86,19 +86,19 @@ _loops: weakref.WeakKeyDictionary[WholeLoop, bytes | None] = weakref.WeakKeyDict
 def _subject_hash(request: RegionRequest | LoopRequest) -> bytes | None:
     """Return a hash of the nodes of a request without its shapes and values; None as above."""
     if isinstance(request, LoopRequest):
-        whole = request.whole
-        if whole not in _loops:
-            _loops[whole] = _encoded(_hash(lambda: _LoopParts(whole).parts()))
-        return _loops[whole]
+        loop = request.whole
+        if loop not in _loops:
+            _loops[loop] = _encode(_hash(lambda: _LoopParts(loop).parts()))
+        return _loops[loop]
     if request.memo is None:
-        return _encoded(_hash(lambda: _parts(request)))
+        return _encode(_hash(lambda: _parts(request)))
     if _MEMO not in request.memo:
-        request.memo[_MEMO] = _encoded(_hash(lambda: _parts(request)))
-    found: bytes | None = request.memo[_MEMO]
-    return found
+        request.memo[_MEMO] = _encode(_hash(lambda: _parts(request)))
+    result: bytes | None = request.memo[_MEMO]
+    return result
 
 
-def _encoded(text: str | None) -> bytes | None:
+def _encode(text: str | None) -> bytes | None:
     return None if text is None else text.encode()
 
 
@@ -108,45 +108,49 @@ def _choice_parts(request: RegionRequest | LoopRequest) -> list[bytes]:
         return [
             repr((tuple(request.shapes), tuple(request.extents), request.is_resumable)).encode()
         ]
-    values = [f"{at} ".encode() + _array(np.asarray(v)) for at, v in sorted(request.values.items())]
+    values = [
+        f"{index} ".encode() + _array(np.asarray(v)) for index, v in sorted(request.values.items())
+    ]
     return [repr(tuple(request.shapes)).encode(), *values]
 
 
-def constants_of(whole: WholeLoop) -> list[Output]:
+def constants_of(loop: WholeLoop) -> list[Output]:
     """Return the constants that a loop uses, in an order that depends on its fingerprint only."""
-    sources = [source for node in (*whole.enters, *whole.nodes) for source in node.inputs]
-    own = [output for node in whole.nodes for output in node.outputs]
-    found = [each for each in (*sources, *own) if each.node.role is Role.CONSTANT]
-    return list(dict.fromkeys(found))
+    sources = [source for node in (*loop.enters, *loop.nodes) for source in node.inputs]
+    own = [output for node in loop.nodes for output in node.outputs]
+    result = [each for each in (*sources, *own) if each.node.role is Role.CONSTANT]
+    return list(dict.fromkeys(result))
 
 
 def _hash(parts: Callable[[], Sequence[bytes]]) -> str | None:
-    found = hashlib.sha256(_here().encode())
+    digest = hashlib.sha256(_environment().encode())
     try:
         for part in parts():
-            found.update(part)
-            found.update(b"\0")
-    except _Unknown:
+            digest.update(part)
+            digest.update(b"\0")
+    except _NoStableEncoding:
         return None
-    return found.hexdigest()
+    return digest.hexdigest()
 
 
 def _parts(request: RegionRequest) -> list[bytes]:
     members, inputs, outputs, _, _, branches, _ = request
-    numbers: dict[Output, int] = {source: at for at, source in enumerate(inputs)}
-    position = {node: at for at, node in enumerate(members)}
-    states = {source: state_type(node).name for node in members for source in changed_by(node)}
+    numbers: dict[Output, int] = {source: index for index, source in enumerate(inputs)}
+    position = {node: index for index, node in enumerate(members)}
+    states = {
+        source: state_type(node).name for node in members for source in changed_variables(node)
+    }
     parts: list[bytes] = []
     for source in inputs:
         node = source.node
-        known = _array(np.asarray(node.attrs["value"])) if node.role is Role.CONSTANT else b""
-        parts += f"{source.dtype.name} {states.get(source)}".encode(), known
+        known_value = _array(np.asarray(node.attrs["value"])) if node.role is Role.CONSTANT else b""
+        parts += f"{source.dtype.name} {states.get(source)}".encode(), known_value
     for node in members:
         parts.append(_node(node, [numbers[source] for source in node.inputs]))
-        way = branches.paths.get(node, ()), branches.sides.get(node)
-        if any(way):
-            led = [(position[switch], side) for switch, side in (*way[0], *filter(None, way[1:]))]
-            parts.append(f"{len(way[0])} {led}".encode())
+        path = branches.paths.get(node, ()), branches.sides.get(node)
+        if any(path):
+            led = [(position[switch], side) for switch, side in (*path[0], *filter(None, path[1:]))]
+            parts.append(f"{len(path[0])} {led}".encode())
         for output in node.outputs:
             numbers[output] = len(numbers)
     parts.append(str([numbers[output] for output in outputs]).encode())
@@ -160,7 +164,7 @@ def _node(node: Node, of: Sequence[int]) -> bytes:
       of: the numbers of its inputs.
     """
     if not _is_ours(node.type):
-        raise _Unknown
+        raise _NoStableEncoding
     attrs = ",".join([f"{k}={_attr(v)}" for k, v in sorted(node.attrs.items()) if k[0] != "_"])
     given = [output.dtype.name for output in node.outputs]
     return f"{node.type} {of} {given} {attrs}".encode()
@@ -169,25 +173,29 @@ def _node(node: Node, of: Sequence[int]) -> bytes:
 class _LoopParts:
     """Encoder of a loop: its nodes in order, whose inputs are encoded as numbers."""
 
-    def __init__(self, whole: WholeLoop) -> None:
-        self._whole = whole
+    def __init__(self, loop: WholeLoop) -> None:
+        self._whole = loop
         self._numbers: dict[Output, int] = {}
         self._order: dict[Node, int] = {}
         self._parts: list[bytes] = []
 
     def parts(self) -> Sequence[bytes]:
         """Return the encoding of everything that code depends on, except shapes and extents."""
-        whole = self._whole
-        self._say(whole.wanted(), sorted(whole.reads), sorted(whole.updates))
-        for enter in whole.enters:
+        loop = self._whole
+        self._say(loop.wanted(), sorted(loop.reads), sorted(loop.updates))
+        for enter in loop.enters:
             source = enter.inputs[0].node
-            known = _array(source.attrs["value"]) if source.role is Role.CONSTANT else b""
-            self._parts += [enter.outputs[0].dtype.name.encode(), known]
+            known_value = _array(source.attrs["value"]) if source.role is Role.CONSTANT else b""
+            self._parts += [enter.outputs[0].dtype.name.encode(), known_value]
             self._give(enter)
-        self._loop(whole.loop)
-        for kept in whole.kept:
-            self._say(kept.store, kept.use.name, [self._order[node] for node in kept.nodes])
-        self._say([self._order[node] for node in whole.draws])
+        self._loop(loop.loop)
+        for tensor_list in loop.kept:
+            self._say(
+                tensor_list.store,
+                tensor_list.use.name,
+                [self._order[node] for node in tensor_list.nodes],
+            )
+        self._say([self._order[node] for node in loop.draws])
         return self._parts
 
     def _say(self, *what: object) -> None:
@@ -202,7 +210,7 @@ class _LoopParts:
         """Return the number of a value; a constant is encoded at its first use."""
         if source not in self._numbers:
             if source.node.role is not Role.CONSTANT:
-                raise _Unknown
+                raise _NoStableEncoding
             self._parts.append(_array(source.node.attrs["value"]))
             self._give(source.node)
         return self._numbers[source]
@@ -254,12 +262,12 @@ def _attr(value: Any) -> str:
         return _array(value).hex()
     if value is None or isinstance(value, bool | int | float | str | bytes):
         return repr(value)
-    raise _Unknown
+    raise _NoStableEncoding
 
 
 def _array(value: np.ndarray) -> bytes:
     if value.dtype.hasobject:
-        raise _Unknown
+        raise _NoStableEncoding
     content = value.tobytes()
     if len(content) > 64:
         content = hashlib.sha256(content).digest()
@@ -271,12 +279,12 @@ def _is_ours(op: str) -> bool:
     """Return True if all code that defines an op is in the packages of `_OURS`."""
     update = update_of(op)
     rules = (rule_of(op), update and update.new, update and update.rows)
-    says = [declared_in(op), *[str(rule.__module__) for rule in rules if rule is not None]]
+    says = [declaring_module(op), *[str(rule.__module__) for rule in rules if rule is not None]]
     return all(module.partition(".")[0] in _OURS for module in says)
 
 
 @functools.cache
-def _here() -> str:
+def _environment() -> str:
     """Return the processor and the compiler versions, as far as they are known without LLVM."""
     names = ("weftml-compiler", "weftml-graph", "llvmlite", "numpy")
     versions = [metadata.version(name) for name in names]
@@ -284,11 +292,11 @@ def _here() -> str:
 
 
 def _processor() -> str:
-    found = f"{platform.system()} {platform.machine()}"
+    result = f"{platform.system()} {platform.machine()}"
     try:
         first = Path("/proc/cpuinfo").read_text().partition("\n\n")[0]
     except OSError:  # not Linux
-        return f"{found} {platform.processor()}"
+        return f"{result} {platform.processor()}"
     wanted = ("vendor_id", "model name", "flags", "Features", "CPU part", "isa")
     lines = [line for line in first.splitlines() if line.startswith(wanted)]
-    return "\n".join([found, *lines])
+    return "\n".join([result, *lines])

@@ -14,20 +14,20 @@ from weft_compiler.ir.program import Program
 from weft_compiler.lower.complex_numbers import is_complex
 from weft_compiler.lower.folded_values import FoldedValues
 from weft_compiler.lower.region import (
-    changed,
-    computes_with,
+    is_computable,
     lower,
     reads_state,
     rng_nodes,
     unsupported_reason,
+    updated_variables,
 )
 from weft_compiler.lower.registry import (
     Unsupported,
+    is_worth_compiling,
+    kernel_preference_reason,
     known_operands,
-    repays,
     rule_of,
     update_of,
-    wants_kernel,
 )
 from weft_compiler.lower.request_numbers import numbers_of
 from weft_compiler.native import cache as disk
@@ -50,7 +50,7 @@ from weft_graph.ir.code_generators import (
     generators,
 )
 from weft_graph.ir.compiled_function import CompiledFunction, Roofline
-from weft_graph.ir.gc_pause import paused_gc
+from weft_graph.ir.gc_pause import pause_gc
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
 from weft_graph.passes.whole_loops import LoopRequest, WholeLoop
@@ -90,7 +90,7 @@ class Compiled:
         self,
         program: NativeProgram,
         takes: Sequence[int],
-        made: Callable[[], CompiledArtifact],
+        artifact: Callable[[], CompiledArtifact],
         updates: Sequence[int] = (),
         draws: Sequence[Node] = (),
         size: int | None = None,
@@ -100,7 +100,7 @@ class Compiled:
         self.program = program
         self.polymorphic = polymorphic
         self.tells = tells
-        self.origin = made
+        self.origin = artifact
         self._size = size
         # A polymorphic program receives its size as input.
         self._first = () if size is None else (np.array(size, np.int64),)
@@ -114,9 +114,9 @@ class Compiled:
         self.bounded = program.work.bounded
         self.shares = size is not None
         self._receive: Callable[[Any], None] | None = None
-        self.enter: Callable[..., Any] = self._sized(program.enter)
-        given = len(program.program.inputs) - len(program.program.constants)
-        self._count = given - len(self._first)
+        self.enter: Callable[..., Any] = self._sized_function(program.enter)
+        input_buffers = len(program.program.inputs) - len(program.program.constants)
+        self._count = input_buffers - len(self._first)
 
     @property
     def made(self) -> CompiledArtifact:
@@ -128,32 +128,32 @@ class Compiled:
 
     def __call__(self, *arrays: Any) -> None:
         """Run the program; see `Generated`."""
-        found = self.enter(*arrays)
-        if found is not None:
-            self._otherwise(found, arrays)
+        result = self.enter(*arrays)
+        if result is not None:
+            self._run_otherwise(result, arrays)
 
-    def _dense(self, arrays: Sequence[Any]) -> Sequence[Any]:
+    def _to_contiguous(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """Return the arrays with contiguous inputs, which are converted or copied if necessary."""
         inputs = [np.asarray(array, order="C") for array in arrays[: self._count]]
         return (*inputs, *arrays[self._count :])
 
-    def _otherwise(self, found: Any, arrays: Sequence[Any]) -> None:
+    def _run_otherwise(self, result: Any, arrays: Sequence[Any]) -> None:
         """Handle a failure of `enter`: run the program another way, or raise the error."""
         from weft_compiler.native.entry import BUSY
 
-        if found is NotImplemented:
-            found = self.enter(*self._dense(arrays))
-        if found is NotImplemented or found == BUSY:
+        if result is NotImplemented:
+            result = self.enter(*self._to_contiguous(arrays))
+        if result is NotImplemented or result == BUSY:
             self.program(*self._first, *arrays[: self._count], out=arrays[self._count :])
-        elif found is not None:
-            raise self.program.failure(found)
+        elif result is not None:
+            raise self.program.failure(result)
 
     @property
     def enter_briefly(self) -> Callable[..., Any]:
         """Like `enter`, up to the first poll; see `Generated`."""
-        return self._sized(self.program.enter_briefly)
+        return self._sized_function(self.program.enter_briefly)
 
-    def _sized(self, enter: Callable[..., Any]) -> Callable[..., Any]:
+    def _sized_function(self, enter: Callable[..., Any]) -> Callable[..., Any]:
         return partial(enter, *self._first) if self._first else enter
 
     @property
@@ -203,7 +203,7 @@ class Compiled:
     def _set_enter(self) -> None:
         """Set `enter` for the current program, number of threads and receiver of readings."""
         traced = None if self._receive is None else self.program.traced(self._receive)
-        self.enter = self._sized(traced or self.program.enter)
+        self.enter = self._sized_function(traced or self.program.enter)
 
 
 class _Lowering:
@@ -212,7 +212,7 @@ class _Lowering:
     def unsupported_reason(self, subject: Node | Subgraph) -> str:
         """Return why a node or a loop should run by kernels, or ""; see `Choosing`."""
         if isinstance(subject, Node):
-            return unsupported_reason(subject) or wants_kernel(subject)
+            return unsupported_reason(subject) or kernel_preference_reason(subject)
         return "only single nodes are compiled, not whole loops"
 
     def changes(self, node: Node) -> int:
@@ -245,7 +245,7 @@ class _Lowering:
 
     def repays(self, node: Node) -> bool:
         """Return True if compiling a node on its own pays; see `Choosing`."""
-        return repays(node)
+        return is_worth_compiling(node)
 
 
 class _Profiles:
@@ -287,11 +287,13 @@ class _RequestCompiler(Generic[R]):
         """Return the constants that a program may use, in an order fixed by its fingerprint."""
         raise NotImplementedError
 
-    def called(self, request: R, found: Found, made: Callable[[], CompiledArtifact]) -> Compiled:
+    def called(
+        self, request: R, match: Found, artifact: Callable[[], CompiledArtifact]
+    ) -> Compiled:
         """Return a program with its callers' interface, without constants and updates.
 
         Args:
-          made: its origin.
+          artifact: its origin.
         """
         raise NotImplementedError
 
@@ -302,45 +304,47 @@ class _RequestCompiler(Generic[R]):
         """
         key = _key(request)
         entry = None if key is None else restore(key, self.constants(request))
-        found: Found
+        result: Found
         if entry is not None:
-            found, varying = (entry.program, entry.size, None), entry.varying
+            result, varying = (entry.program, entry.size, None), entry.varying
         else:
             key = _polymorphic_key(request)
             codes = [] if key is None else restore_polymorphic(key, self.constants(request))
             served = _instance(codes, request)
             if served is None:
                 return None
-            found, varying = served, None
+            result, varying = served, None
 
         @cache
         def made() -> CompiledArtifact:
-            from weft_compiler.sharing import made_again
+            from weft_compiler.sharing import restore_artifact
 
-            program, size, _ = found
+            program, size, _ = result
             lowered = self.lower(request)
-            return made_again(program, lowered, numbers_of(request), size, varying)
+            return restore_artifact(program, lowered, numbers_of(request), size, varying)
 
-        return self.called(request, found, made)
+        return self.called(request, result, made)
 
     def instance(self, request: R, like: Iterable[Any]) -> Compiled | None:
         """Return code for other sizes that serves a request too; see `CodeGenerator`."""
         origins = {
-            each.polymorphic: each.origin
-            for each in like
-            if isinstance(each, Compiled) and each.polymorphic is not None
+            origin.polymorphic: origin.origin
+            for origin in like
+            if isinstance(origin, Compiled) and origin.polymorphic is not None
         }
-        found = _instance(origins, request)
-        if found is None or found[2] is None:
+        result = _instance(origins, request)
+        if result is None or result[2] is None:
             return None
-        return self.called(request, found, origins[found[2]])
+        return self.called(request, result, origins[result[2]])
 
-    def generate(self, request: R, like: Iterable[Any] = (), others: Iterable[R] = ()) -> Compiled:
+    def generate(
+        self, request: R, like: Iterable[Any] = (), other_choices: Iterable[R] = ()
+    ) -> Compiled:
         """Return a function that computes a request; see `CodeGenerator`."""
         like = list(like)
-        known = self.instance(request, like) or self.find(request)
-        if known is not None:
-            return known
+        known_value = self.instance(request, like) or self.find(request)
+        if known_value is not None:
+            return known_value
         # Imported here: importing passes and LLVM takes 0.1 s, which most steps need not pay.
         from weft_compiler.sharing import make
 
@@ -348,22 +352,26 @@ class _RequestCompiler(Generic[R]):
             return self.lower(other)
 
         try:
-            made = make(request, lower, _origins(like), others)
+            artifact = make(request, lower, _origins(like), other_choices)
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
-        assert made.program is not None
-        code = None if made.shared is None else made.shared.code
+        assert artifact.program is not None
+        code = None if artifact.shared is None else artifact.shared.code
         is_stored = False
-        if made.shared is not None and FoldedValues(request).are_evaluated:
-            if not made.shared.code.is_dense:
-                self._store_polymorphic(request, made.shared.code)  # the program may end meanwhile
-                made.shared.verify_range(request, lower)
-            is_stored = made.shared.code.is_dense
+        if artifact.shared is not None and FoldedValues(request).are_evaluated:
+            if not artifact.shared.code.is_dense:
+                self._store_polymorphic(
+                    request, artifact.shared.code
+                )  # the program may end meanwhile
+                artifact.shared.verify_range(request, lower)
+            is_stored = artifact.shared.code.is_dense
             if is_stored:
-                self._store_polymorphic(request, made.shared.code)
+                self._store_polymorphic(request, artifact.shared.code)
         if not is_stored and (key := _key(request)) is not None:
-            remember(key, made.program, self.constants(request), made.size, made.varying)
-        return self.called(request, (made.program, made.size, code), lambda: made)
+            remember(
+                key, artifact.program, self.constants(request), artifact.size, artifact.varying
+            )
+        return self.called(request, (artifact.program, artifact.size, code), lambda: artifact)
 
     def _store_polymorphic(self, request: R, code: PolymorphicCode) -> None:
         key = _polymorphic_key(request)
@@ -376,7 +384,7 @@ class RegionCompiler(_RequestCompiler[RegionRequest]):
 
     def lower(self, request: RegionRequest) -> Program:
         """Return the program of a region."""
-        with paused_gc():
+        with pause_gc():
             return lower(request)
 
     def constants(self, request: RegionRequest) -> Sequence[Output]:
@@ -384,30 +392,32 @@ class RegionCompiler(_RequestCompiler[RegionRequest]):
         return request.inputs
 
     def called(
-        self, request: RegionRequest, found: Found, made: Callable[[], CompiledArtifact]
+        self, request: RegionRequest, match: Found, artifact: Callable[[], CompiledArtifact]
     ) -> Compiled:
         """Return a program with its callers' interface."""
-        program, size, code = found
+        program, size, code = match
         draws = rng_nodes(request.members)
         tells = any(member in request.branches.paths for member in draws)
-        updates = _updates(request)
-        return Compiled(program, _takes(request), made, updates, draws, size, tells, code)
+        updates = _updated_inputs(request)
+        return Compiled(
+            program, _passed_inputs(request), artifact, updates, draws, size, tells, code
+        )
 
     def explain(self, request: RegionRequest, given: Sequence[Any]) -> CompiledFunction:
         """Explain the code of a region; see `CodeGenerator`."""
         from weft_compiler.explain import explain
 
-        states, takes = _updates(request), _takes(request)
+        states, takes = _updated_inputs(request), _passed_inputs(request)
 
         def arrays(program: Program) -> list[Any]:
             made = program.outputs[: len(program.outputs) - len(states)]
             types = [buffer.array_type for buffer in made]
             results = [np.empty(shape, dtype.numpy) for dtype, shape in types]
-            taken = [np.require(given[at], None, "C") for at in takes]
+            taken = [np.require(given[index], None, "C") for index in takes]
             if rng_nodes(request.members):
                 streams = program.inputs[len(takes)]
                 taken.append(np.zeros(streams.shape, streams.dtype.numpy))
-            return [*taken, *results, *[np.array(given[at], order="C") for at in states]]
+            return [*taken, *results, *[np.array(given[index], order="C") for index in states]]
 
         try:
             return explain(request, arrays, options_of_regions())
@@ -429,23 +439,26 @@ class LoopCompiler(_RequestCompiler[LoopRequest]):
         return constants_of(request.whole)
 
     def called(
-        self, request: LoopRequest, found: Found, made: Callable[[], CompiledArtifact]
+        self, request: LoopRequest, match: Found, artifact: Callable[[], CompiledArtifact]
     ) -> Compiled:
         """Return a program with its callers' interface."""
-        program, size, code = found
-        whole, is_resumable = request.whole, request.is_resumable
-        variables = len(whole.variables)
+        program, size, code = match
+        loop, is_resumable = request.whole, request.is_resumable
+        variables = len(loop.variables)
         takes = [
-            at
-            for at, enter in enumerate(whole.enters)
-            if (enter.inputs[0].node.role is not Role.CONSTANT or (is_resumable and at < variables))
+            index
+            for index, enter in enumerate(loop.enters)
+            if (
+                enter.inputs[0].node.role is not Role.CONSTANT
+                or (is_resumable and index < variables)
+            )
             and (
-                at in whole.reads
-                or at in whole.updates
-                or (computes_with(enter.outputs[0].dtype) and not enter.outputs[0].dtype.is_ref)
+                index in loop.reads
+                or index in loop.updates
+                or (is_computable(enter.outputs[0].dtype) and not enter.outputs[0].dtype.is_ref)
             )
         ]
-        return Compiled(program, takes, made, draws=whole.draws, size=size, polymorphic=code)
+        return Compiled(program, takes, artifact, draws=loop.draws, size=size, polymorphic=code)
 
 
 class LlvmGenerator(_Lowering):
@@ -493,12 +506,12 @@ class LlvmGenerator(_Lowering):
         return self._regions.instance(_region(request), like)
 
     def generate(
-        self, request: Request, like: Iterable[Any] = (), others: Iterable[Any] = ()
+        self, request: Request, like: Iterable[Any] = (), other_choices: Iterable[Any] = ()
     ) -> Compiled:
         """Return a function that computes a request; see `CodeGenerator`."""
         if isinstance(request, LoopRequest):
-            return self._loops.generate(request, like, others)
-        return self._regions.generate(_region(request), like, others)
+            return self._loops.generate(request, like, other_choices)
+        return self._regions.generate(_region(request), like, other_choices)
 
     def kernels(self, request: Request) -> Sequence[Sequence[Node]]:
         """Return the members that each kernel of a function computes; see `CodeGenerator`."""
@@ -506,9 +519,9 @@ class LlvmGenerator(_Lowering):
 
         return kernel_nodes(_region(request), options_of_regions())
 
-    def explain(self, request: Request, given: Sequence[Any]) -> CompiledFunction:
+    def explain(self, request: Request, arrays: Sequence[Any]) -> CompiledFunction:
         """Explain the code of a region; see `CodeGenerator`."""
-        return self._regions.explain(_region(request), given)
+        return self._regions.explain(_region(request), arrays)
 
     def roofline(self) -> Roofline:
         """Return the measured limits of this machine; see `CodeGenerator`."""
@@ -535,37 +548,37 @@ def _region(request: Request) -> RegionRequest:
 
 def _key(request: RegionRequest | LoopRequest) -> str | None:
     """Return the name under which the code for a request is cached; None if it is not cached."""
-    return fingerprint(request) if _keeps_code() else None
+    return fingerprint(request) if _caches_code() else None
 
 
 def _polymorphic_key(request: RegionRequest | LoopRequest) -> str | None:
     """Return the name of code for many sizes of a request; None if it is not kept."""
-    return polymorphic_fingerprint(request) if _keeps_code() else None
+    return polymorphic_fingerprint(request) if _caches_code() else None
 
 
-def _keeps_code() -> bool:
+def _caches_code() -> bool:
     """Return True if code is cached; it is not in debugging modes, which need the passes to run."""
     return options_of_regions() == Options() and not is_dumping()
 
 
 def _origins(like: Iterable[Any]) -> list[CompiledArtifact]:
     """Return the origins of compiled functions whose code may be reused."""
-    return [each.made for each in like if isinstance(each, Compiled)]
+    return [origin.made for origin in like if isinstance(origin, Compiled)]
 
 
-def _updates(request: RegionRequest) -> list[int]:
+def _updated_inputs(request: RegionRequest) -> list[int]:
     """Return the positions of the inputs whose variables a program changes, in its order."""
-    position = {source: at for at, source in enumerate(request.inputs)}
-    return [position[state] for state in changed(request.members)]
+    position = {source: index for index, source in enumerate(request.inputs)}
+    return [position[state] for state in updated_variables(request.members)]
 
 
-def _takes(request: RegionRequest) -> list[int]:
+def _passed_inputs(request: RegionRequest) -> list[int]:
     """Return the positions of the inputs that are passed to a program."""
-    known = set(_updates(request)).union(request.values)
+    known_values = set(_updated_inputs(request)).union(request.values)
     return [
-        at
-        for at, given in enumerate(request.inputs)
-        if given.node.role is not Role.CONSTANT and at not in known
+        index
+        for index, given in enumerate(request.inputs)
+        if given.node.role is not Role.CONSTANT and index not in known_values
     ]
 
 
@@ -597,10 +610,10 @@ class PtxGenerator(_Lowering):
         from weft_compiler.gpu.code import ptx_code
 
         try:
-            made = ptx_code(lower(request), capability, deterministic)
+            code = ptx_code(lower(request), capability, deterministic)
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
-        return _known_to_callers(made, request)
+        return _adapt_to_callers(code, request)
 
     def explain(
         self, request: RegionRequest, capability: tuple[int, int], deterministic: bool
@@ -609,20 +622,20 @@ class PtxGenerator(_Lowering):
         from weft_compiler.explain import explain_for_gpu
 
         try:
-            made, found = explain_for_gpu(request, capability, deterministic)
+            made, result = explain_for_gpu(request, capability, deterministic)
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
-        return _known_to_callers(made, request), found
+        return _adapt_to_callers(made, request), result
 
 
-def _known_to_callers(made: PtxCode, request: RegionRequest) -> PtxCode:
+def _adapt_to_callers(code: PtxCode, request: RegionRequest) -> PtxCode:
     """Adapt kernels to callers, who pass neither constants nor old values of updates."""
-    updates = _updates(request)
-    return made._replace(
-        takes=_takes(request),
+    updates = _updated_inputs(request)
+    return code._replace(
+        takes=_passed_inputs(request),
         draws=rng_nodes(request.members),
         updates=updates,
-        results=made.results[: len(made.results) - len(updates)],
+        results=code.results[: len(code.results) - len(updates)],
     )
 
 

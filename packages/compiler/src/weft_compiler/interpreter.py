@@ -115,9 +115,9 @@ class _Run:
                 new = self._value(value)
                 self._names[name] = PRIMITIVES[combine](self._names[name], new) if combine else new
             case Store(buffer=buffer, indices=indices, value=value, combine=combine):
-                place, new = self._place(indices), self._value(value)
+                position, new = self._place(indices), self._value(value)
                 memory = self._memory[buffer]
-                memory[place] = PRIMITIVES[combine](memory[place], new) if combine else new
+                memory[position] = PRIMITIVES[combine](memory[position], new) if combine else new
             case Allocate(buffer=allocated):
                 self._memory[allocated.name] = _undefined(allocated)
             case Check(condition=condition, message=message):
@@ -128,7 +128,7 @@ class _Run:
                     name: int(self._value(size)) for name, size in statement.sizes
                 }
                 call = replace(statement, **sizes, sizes=())
-                values = [int(self._value(each)) for each in numbers]
+                values = [int(self._value(number)) for number in numbers]
                 call.reference(*map(self._view, views), *values)
 
     def _view(self, view: Load) -> Any:
@@ -137,11 +137,11 @@ class _Run:
         return memory.reshape(-1)[first:]
 
     def _place(self, indices: tuple[Expr, ...]) -> tuple[int, ...]:
-        place = tuple([int(self._value(index)) for index in indices])
-        assert all(index >= 0 for index in place), (
-            place
+        position = tuple([int(self._value(index)) for index in indices])
+        assert all(index >= 0 for index in position), (
+            position
         )  # NumPy would count negative indices from the end
-        return place
+        return position
 
     def _value(self, expression: Expr) -> Any:
         match expression:
@@ -159,8 +159,8 @@ class _Run:
             raise errors.UnimplementedError(
                 f"{expression.primitive} is not supported by the interpreter"
             )
-        found = PRIMITIVES[expression.primitive](*operands)
-        return np.asarray(found).astype(expression.dtype.numpy)[()]
+        result = PRIMITIVES[expression.primitive](*operands)
+        return np.asarray(result).astype(expression.dtype.numpy)[()]
 
 
 def _divide(x: Any, y: Any) -> Any:
@@ -172,7 +172,7 @@ def _divide(x: Any, y: Any) -> Any:
     return np.array([quotient if (x < 0) == (y < 0) else -quotient]).astype(x.dtype)[0]
 
 
-def _by_math(function: Callable[[float], float]) -> Callable[[Any], float]:
+def _scalar_function(function: Callable[[float], float]) -> Callable[[Any], float]:
     def compute(x: Any) -> float:
         try:
             return function(float(x))
@@ -212,9 +212,9 @@ PRIMITIVES: Final[dict[str | None, Callable[..., Any]]] = {
     "atanh": np.arctanh,
     "atan2": np.arctan2,
     "next_after": np.nextafter,
-    "erf": _by_math(math.erf),
-    "erfc": _by_math(math.erfc),
-    "lgamma": _by_math(math.lgamma),
+    "erf": _scalar_function(math.erf),
+    "erfc": _scalar_function(math.erfc),
+    "lgamma": _scalar_function(math.lgamma),
     **{
         name: getattr(np, name)
         for name in ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")

@@ -93,7 +93,7 @@ class Windows:
         return self.num_windows * self.depth
 
 
-def tile_of(taps: int) -> int:
+def tile_size(taps: int) -> int:
     """Return the number of results of a Winograd tile along an axis."""
     return POINTS + 1 - taps
 

@@ -21,9 +21,9 @@ from weft_compiler.lower.request_numbers import (
 )
 from weft_compiler.lower.shape_polymorphism import (
     MIN_SIZE,
-    Numbers,
     PolymorphicProgram,
     Varying,
+    VaryingNumbers,
     extract_numbers,
     generalize,
     restore_polymorphic,
@@ -32,7 +32,7 @@ from weft_compiler.native.polymorphic_code import PolymorphicCode
 from weft_compiler.native.program import NativeProgram, load
 from weft_compiler.passes.pipeline import optimize
 from weft_graph.ir.compile_pauses import may_pause
-from weft_graph.ir.gc_pause import paused_gc
+from weft_graph.ir.gc_pause import pause_gc
 from weft_tensor import errors
 
 _COMPARED: Final = 4
@@ -60,7 +60,7 @@ class CompiledArtifact(NamedTuple):
     lowered: Program
     request: RequestNumbers
     size: int | None = None
-    shared: Shared | None = None
+    shared: SharedCode | None = None
 
     @property
     def varying(self) -> Varying | None:
@@ -68,7 +68,7 @@ class CompiledArtifact(NamedTuple):
         return None if self.shared is None else self.shared.family.varying
 
 
-class Shared:
+class SharedCode:
     """The code of a polymorphic program.
 
     Attributes:
@@ -79,13 +79,17 @@ class Shared:
     def __init__(self, family: PolymorphicProgram) -> None:
         self.family = family
         options = options_of_regions()
-        with paused_gc():
+        with pause_gc():
             optimized = family.with_runtime_strides(_optimized(family.program, options))
-        messages = [each.message for each in walk(optimized.body) if isinstance(each, Check)]
+        messages = [
+            statement.message for statement in walk(optimized.body) if isinstance(statement, Check)
+        ]
         code = load(optimized, options).code
         self.code = PolymorphicCode(optimized, code, messages, family.shapes)
 
-    def verify(self, lowered: Program, numbers: Numbers, request: RequestNumbers) -> int | None:
+    def verify(
+        self, lowered: Program, numbers: VaryingNumbers, request: RequestNumbers
+    ) -> int | None:
         """Return the size of a lowered program that this code computes; None if it does not."""
         size = self.family.size_of(numbers)
         if size is not None:
@@ -93,7 +97,7 @@ class Shared:
         return size
 
     def made(
-        self, lowered: Program, numbers: Numbers, request: RequestNumbers
+        self, lowered: Program, numbers: VaryingNumbers, request: RequestNumbers
     ) -> CompiledArtifact | None:
         """Return an instance that computes a lowered program; None if this code does not."""
         size = self.verify(lowered, numbers, request)
@@ -111,10 +115,10 @@ class Shared:
         folded = FoldedValues(request)
         if self.code.numbers_at(MIN_SIZE) is None or not folded.are_evaluated:
             return
-        least, most = self.family.limits
+        least, maximum = self.family.limits
         low, high = self.code.limits
-        for size in (most, most // 2, most // 4):
-            if high < size <= most and self._verify_size(size, request, lower, folded):
+        for size in (maximum, maximum // 2, maximum // 4):
+            if high < size <= maximum and self._verify_size(size, request, lower, folded):
                 break
         for size in (least | 1, low // 2 | 1):
             if least <= size < low and self._verify_size(size, request, lower, folded):
@@ -137,35 +141,39 @@ class Shared:
             lowered = lower(other)
         except (Unsupported, errors.OpError, ValueError):  # nodes do not accept this size
             return False
-        found = self.verify(lowered, extract_numbers(lowered), numbers_of(other))
-        return found == size
+        result = self.verify(lowered, extract_numbers(lowered), numbers_of(other))
+        return result == size
 
 
 def make(
     request: AnyRequest,
     lower: Lower,
     like: Sequence[CompiledArtifact],
-    others: Iterable[AnyRequest] = (),
+    other_choices: Iterable[AnyRequest] = (),
 ) -> CompiledArtifact:
     """Compile a request, or reuse the code of another shape.
 
     Args:
       lower: lowers requests.
       like: compiled programs of the same nodes for other shapes.
-      others: requests for other shapes, which the code should serve too if possible.
+      other_choices: requests for other shapes, which the code should serve too if possible.
     """
     lowered, own = lower(request), numbers_of(request)
-    candidates: Iterable[CompiledArtifact] = {id(each.lowered): each for each in like}.values()
+    candidates: Iterable[CompiledArtifact] = {
+        id(origin.lowered): origin for origin in like
+    }.values()
     if not like:
-        distinct = [other for other in others if numbers_of(other) != own][:_TOGETHER]
-        candidates = (CompiledArtifact(None, lower(each), numbers_of(each)) for each in distinct)
-    found = _by_code_of(lowered, own, like) or _generalized(
+        distinct = [other for other in other_choices if numbers_of(other) != own][:_TOGETHER]
+        candidates = (
+            CompiledArtifact(None, lower(origin), numbers_of(origin)) for origin in distinct
+        )
+    result = _instantiate(lowered, own, like) or _generalize(
         lowered, own, islice(candidates, _COMPARED)
     )
-    return CompiledArtifact(loaded(lowered), lowered, own) if found is None else found
+    return CompiledArtifact(compile_program(lowered), lowered, own) if result is None else result
 
 
-def made_again(
+def restore_artifact(
     program: NativeProgram,
     lowered: Program,
     request: RequestNumbers,
@@ -177,21 +185,21 @@ def made_again(
     Args:
       lowered: the lowered program that it was compiled from.
       request: the numbers of its request.
-      size, varying: as in `weft_compiler.native.code_index.Restored`.
+      size, varying: as in `weft_compiler.native.code_index.IndexEntry`.
     """
     family = None if varying is None else restore_polymorphic(lowered, varying)
     try:
-        shared = None if family is None else Shared(family)
+        shared = None if family is None else SharedCode(family)
     except (errors.InternalError, errors.UnimplementedError):
         shared = None  # the entry is not of this program
     return CompiledArtifact(program, lowered, request, size, shared)
 
 
-def _by_code_of(
+def _instantiate(
     lowered: Program, request: RequestNumbers, like: Sequence[CompiledArtifact]
 ) -> CompiledArtifact | None:
     """Return a program by the polymorphic code of another one; None if none fits."""
-    codes = {each.shared: None for each in like if each.shared is not None}
+    codes = {origin.shared: None for origin in like if origin.shared is not None}
     numbers = extract_numbers(lowered) if codes else None
     for shared in codes:
         if numbers is not None and (made := shared.made(lowered, numbers, request)):
@@ -199,17 +207,17 @@ def _by_code_of(
     return None
 
 
-def _generalized(
+def _generalize(
     lowered: Program, request: RequestNumbers, like: Iterable[CompiledArtifact]
 ) -> CompiledArtifact | None:
     """Return a program by new code for it and another one; None if there is none for both."""
-    numbers: Numbers | None = None
+    numbers: VaryingNumbers | None = None
     for other in like:
         numbers = numbers or extract_numbers(lowered)
         other_numbers = extract_numbers(other.lowered)
         family = generalize(other_numbers, numbers, other.lowered)
         try:
-            shared = None if family is None else Shared(family)
+            shared = None if family is None else SharedCode(family)
         except (errors.InternalError, errors.UnimplementedError):
             continue  # an index is not proven to be in bounds for all sizes
         if shared is not None:
@@ -219,10 +227,10 @@ def _generalized(
     return None
 
 
-def loaded(lowered: Program) -> NativeProgram:
+def compile_program(lowered: Program) -> NativeProgram:
     """Compile a lowered program to code of its own."""
     options = options_of_regions()
-    with paused_gc():
+    with pause_gc():
         program = _optimized(lowered, options)
     return load(program, options)  # steps enter programs alone
 

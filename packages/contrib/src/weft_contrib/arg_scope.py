@@ -55,7 +55,7 @@ def add_arg_scope(func: Function) -> Function:
     """
 
     @functools.wraps(func)
-    def scoped(*args: Any, **kwargs: Any) -> Any:
+    def call_with_defaults(*args: Any, **kwargs: Any) -> Any:
         scope_args = _scopes.stack[-1].get(key)
         if not scope_args:
             return func(*args, **kwargs)
@@ -66,9 +66,9 @@ def add_arg_scope(func: Function) -> Function:
     parameters = inspect.signature(func).parameters.values()
     names = [parameter.name for parameter in parameters]
     key = _key(func)
-    vars(scoped)["_key_op"] = key
+    vars(call_with_defaults)["_key_op"] = key
     _arguments[key] = tuple([p.name for p in parameters if p.default is not p.empty])
-    return scoped  # type: ignore[return-value]  # `wraps` keeps the signature
+    return call_with_defaults  # type: ignore[return-value]  # `wraps` keeps the signature
 
 
 def has_arg_scope(func: Any) -> bool:
@@ -124,7 +124,7 @@ def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[Scope]:
             )
         inside = {key: dict(value) for key, value in list_ops_or_scope.items()}
     else:
-        inside = _extended(list_ops_or_scope, kwargs)
+        inside = _extend_scope(list_ops_or_scope, kwargs)
     _scopes.stack.append(inside)
     try:
         yield inside
@@ -132,7 +132,7 @@ def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[Scope]:
         _scopes.stack.pop()
 
 
-def _extended(functions: Any, defaults: dict[str, Any]) -> Scope:
+def _extend_scope(functions: Any, defaults: dict[str, Any]) -> Scope:
     if not isinstance(functions, Sequence) or isinstance(functions, str):
         raise errors.InvalidTypeError(
             f"arg_scope requires a list of functions or a scope, got {functions!r}"

@@ -200,7 +200,9 @@ def local_variable(
     Args:
       initial_value, validate_shape, name, use_resource: as for `Variable`.
     """
-    return _listed(GraphKeys.LOCAL_VARIABLES, initial_value, validate_shape, name, use_resource)
+    return _make_listed_variable(
+        GraphKeys.LOCAL_VARIABLES, initial_value, validate_shape, name, use_resource
+    )
 
 
 def global_variable(
@@ -211,10 +213,14 @@ def global_variable(
     Args:
       initial_value, validate_shape, name, use_resource: as for `Variable`.
     """
-    return _listed(GraphKeys.GLOBAL_VARIABLES, initial_value, validate_shape, name, use_resource)
+    return _make_listed_variable(
+        GraphKeys.GLOBAL_VARIABLES, initial_value, validate_shape, name, use_resource
+    )
 
 
-def _listed(key: str, value: Any, validate_shape: bool, name: Any, use_resource: Any) -> Any:
+def _make_listed_variable(
+    key: str, value: Any, validate_shape: bool, name: Any, use_resource: Any
+) -> Any:
     return Variable(
         value,
         trainable=False,
@@ -424,7 +430,7 @@ def assign_from_checkpoint(
     """
     reader = load_checkpoint(model_path)
     values = {}
-    for name, target in _by_name(var_list).items():
+    for name, target in _variables_by_name(var_list).items():
         if not reader.has_tensor(name):
             if ignore_missing_vars:
                 _log.warning("Variable %s missing in checkpoint %s", name, model_path)
@@ -439,11 +445,11 @@ def _part(value: Any, target: Any) -> Any:
     info = getattr(target, "_save_slice_info", None)
     if not info:
         return value
-    places = zip(info.var_offset, info.var_shape, strict=True)
-    return value[tuple([slice(start, start + size) for start, size in places])]
+    slices = zip(info.var_offset, info.var_shape, strict=True)
+    return value[tuple([slice(start, start + size) for start, size in slices])]
 
 
-def _by_name(var_list: Any) -> dict[str, Any]:
+def _variables_by_name(var_list: Any) -> dict[str, Any]:
     return dict(var_list) if isinstance(var_list, Mapping) else group_parts(var_list)
 
 
@@ -467,7 +473,7 @@ def assign_from_checkpoint_fn(
         raise errors.InvalidArgumentError("var_list cannot be empty")
     if ignore_missing_vars:
         reader = load_checkpoint(model_path)
-        by_name = _by_name(var_list)
+        by_name = _variables_by_name(var_list)
         var_list = {name: v for name, v in by_name.items() if reader.has_tensor(name)}
         for name in by_name.keys() - var_list.keys():
             _log.warning("Variable %s missing in checkpoint %s", name, model_path)

@@ -459,10 +459,10 @@ def extend_with_decoupled_weight_decay(base_optimizer: type) -> type:
       0.5
     """
 
-    class Extended(DecoupledWeightDecayExtension, base_optimizer):  # type: ignore[misc]
+    class WithWeightDecay(DecoupledWeightDecayExtension, base_optimizer):  # type: ignore[misc]
         __doc__ = f"`{base_optimizer.__name__}` with decoupled weight decay."
 
-    return Extended
+    return WithWeightDecay
 
 
 class MomentumWOptimizer(DecoupledWeightDecayExtension, MomentumOptimizer):

@@ -31,7 +31,7 @@ from weft_graph.rnn.cell.base import LayerRNNCell
 from weft_graph.rnn.cell.lstm import LSTMStateTuple
 from weft_graph.variables.initializers import Constant, Zeros
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import integer
+from weft_tensor.arguments import check_integer
 from weft_tensor.shape import as_dims, format_dims
 
 
@@ -101,7 +101,7 @@ class LSTMBlockCell(LayerRNNCell):
     ) -> None:
         super().__init__(name=name, dtype=dtype, _reuse=reuse)
         self.input_spec = InputSpec(ndim=2)
-        self._num_units = integer(num_units, "num_units", 0)
+        self._num_units = check_integer(num_units, "num_units", 0)
         self._forget_bias = forget_bias
         self._cell_clip = cell_clip
         self._use_peephole = use_peephole
@@ -206,11 +206,11 @@ class LSTMBlockWrapper(Layer):
         if sequence_length is not None:
             mask = masks.sequence_mask(sequence_length, steps, dtype)
             outputs = outputs * shapes.expand_dims(permutation.transpose(mask), -1)
-        last = [_last(*pair, sequence_length) for pair in ((c, cells), (h, outputs))]
+        last = [_final_state(*pair, sequence_length) for pair in ((c, cells), (h, outputs))]
         return outputs, LSTMStateTuple(*last)
 
 
-def _last(first: Any, states: Output, lengths: Output | None) -> Output:
+def _final_state(first: Any, states: Output, lengths: Output | None) -> Output:
     """Return the state at the end of each sequence; the initial one for empty sequences.
 
     Args:
@@ -258,7 +258,7 @@ class LSTMBlockFusedCell(LSTMBlockWrapper):
     ) -> None:
         super().__init__(name=name, dtype=dtype, _reuse=reuse)
         self.input_spec = InputSpec(ndim=3)
-        self._num_units = integer(num_units, "num_units", 0)
+        self._num_units = check_integer(num_units, "num_units", 0)
         self._forget_bias = forget_bias
         self._cell_clip = cell_clip
         self._use_peephole = use_peephole
@@ -341,7 +341,7 @@ class GRUBlockCellV2(LayerRNNCell):
             )
         self.input_spec = InputSpec(ndim=2)
         units = cell_size if num_units is None else num_units
-        self._num_units = integer(units, "num_units", 0)
+        self._num_units = check_integer(units, "num_units", 0)
 
     @property
     def state_size(self) -> int:

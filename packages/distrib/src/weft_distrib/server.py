@@ -64,7 +64,7 @@ _servers: dict[str, Server] = {}
 _lock = threading.Lock()
 
 
-def server_at(target: str) -> Server | None:
+def find_server(target: str) -> Server | None:
     """Return the server of this process that has a target; None if it is in another process."""
     return _servers.get(target)
 
@@ -127,7 +127,7 @@ class Server:
         lease: float = LEASE_SECONDS,
         value_port: int = 0,
     ) -> None:
-        result = _parsed(server_or_cluster_def, job_name, task_index, protocol, config)
+        result = _parse_arguments(server_or_cluster_def, job_name, task_index, protocol, config)
         self._cluster, self._task, self._protocol, self._config = result
         assert self._task.job is not None and self._task.task is not None
         self._address = self._cluster.task_address(self._task.job, self._task.task)
@@ -432,7 +432,7 @@ def _packages() -> list[str]:
     return sorted(result)
 
 
-def _parsed(
+def _parse_arguments(
     document: Any, job: str | None, task: int | None, protocol: str | None, config: Any
 ) -> tuple[ClusterSpec, DeviceParts, str, Any]:
     """Return the cluster, task, protocol and options that the arguments of a server specify."""

@@ -12,7 +12,7 @@ import os
 from typing import Any
 
 from weft_tensor import errors
-from weft_tensor.arguments import INT32_MAX, integer
+from weft_tensor.arguments import INT32_MAX, check_integer
 
 
 class _Settings:
@@ -56,7 +56,7 @@ def set_inter_op_parallelism_threads(num_threads: int) -> None:
       2
       >>> wf.config.threading.set_inter_op_parallelism_threads(0)
     """
-    settings.inter_op_threads = integer(num_threads, "num_threads", 0, INT32_MAX)
+    settings.inter_op_threads = check_integer(num_threads, "num_threads", 0, INT32_MAX)
 
 
 def get_intra_op_parallelism_threads() -> int:
@@ -81,7 +81,7 @@ def set_intra_op_parallelism_threads(num_threads: int) -> None:
     Examples:
       >>> wf.config.threading.set_intra_op_parallelism_threads(0)
     """
-    settings.intra_op_threads = integer(num_threads, "num_threads", 0, INT32_MAX)
+    settings.intra_op_threads = check_integer(num_threads, "num_threads", 0, INT32_MAX)
 
 
 def get_soft_device_placement() -> bool:

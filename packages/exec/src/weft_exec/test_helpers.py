@@ -165,8 +165,8 @@ class Benchmark:
         session = get_default_session()
         if session is not None:
             return session.run(tensors)
-        with Session() as own:
-            return own.run(tensors)
+        with Session() as new_session:
+            return new_session.run(tensors)
 
     def run_op_benchmark(
         self,

@@ -152,11 +152,11 @@ def remove_training_nodes(
             copy = result.node.add()
             copy.CopyFrom(node)
             del copy.input[:]
-            copy.input.extend([_followed(text, replacements) for text in node.input])
+            copy.input.extend([_resolve_replacement(text, replacements) for text in node.input])
     return result
 
 
-def _followed(name: str, replacements: Mapping[str, str]) -> str:
+def _resolve_replacement(name: str, replacements: Mapping[str, str]) -> str:
     for _ in range(len(replacements) + 1):  # a cycle of identities is malformed, but must not hang
         if name.startswith("^") or source_of(name) not in replacements:
             return name

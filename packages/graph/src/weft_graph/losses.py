@@ -30,11 +30,11 @@ from weft_graph.ir.collections_keys import GraphKeys, add_to_collection, get_col
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
 from weft_graph.nn.scope import scope as _scope
-from weft_graph.nn.weights import match_ranks, required_broadcast, spread
+from weft_graph.nn.weights import broadcast_checks, match_ranks, spread
 from weft_graph.ops import array, casting, identity, shapes
 from weft_graph.ops.reduction import reduce_sum
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import number
+from weft_tensor.arguments import check_number
 from weft_tensor.shape import format_dims, merge_dims
 
 
@@ -113,16 +113,16 @@ def compute_weighted_loss(
         kind = losses.dtype.base_dtype
         values = casting.cast(losses, dtypes.float32)
         factor = casting.cast(convert_to_tensor(weights), dtypes.float32)
-        with get_default_graph().control_dependencies(required_broadcast(factor, values)):
+        with get_default_graph().control_dependencies(broadcast_checks(factor, values)):
             result = out("Mul", [values, factor])
         if reduction != Reduction.NONE:
-            result = _reduced(result, values, factor, reduction)
+            result = _reduce_losses(result, values, factor, reduction)
         final: Output = casting.cast(result, kind)
         add_loss(final, loss_collection)
         return final
 
 
-def _reduced(weighted: Output, values: Output, weights: Output, reduction: str) -> Output:
+def _reduce_losses(weighted: Output, values: Output, weights: Output, reduction: str) -> Output:
     total = reduce_sum(weighted)
     if reduction == Reduction.SUM:
         return total
@@ -474,7 +474,7 @@ def mean_pairwise_squared_error(
         sums = out("Square", [reduce_sum(difference, axes, keepdims=True)])
         first = out("Mul", [2.0, out("DivNoNan", [squares, fewer])])
         second = out("Mul", [2.0, out("DivNoNan", [sums, out("Mul", [count, fewer])])])
-        with get_default_graph().control_dependencies(required_broadcast(factor, first)):
+        with get_default_graph().control_dependencies(broadcast_checks(factor, first)):
             weighted = out("Mul", [out("Sub", [first, second]), factor])
         result = reduce_sum(weighted, name="value")
         add_loss(result, loss_collection)
@@ -508,7 +508,7 @@ def sigmoid_cross_entropy(
         logits = convert_to_tensor(logits)
         kind = logits.dtype.base_dtype
         labels = casting.cast(convert_to_tensor(multi_class_labels), kind)
-        if number(label_smoothing, "label_smoothing") > 0:
+        if check_number(label_smoothing, "label_smoothing") > 0:
             labels = out(
                 "AddV2", [out("Mul", [labels, 1 - label_smoothing]), 0.5 * label_smoothing]
             )
@@ -544,7 +544,7 @@ def softmax_cross_entropy(
         logits = convert_to_tensor(logits)
         kind = logits.dtype.base_dtype
         labels = casting.cast(convert_to_tensor(onehot_labels), kind)
-        if number(label_smoothing, "label_smoothing") > 0:
+        if check_number(label_smoothing, "label_smoothing") > 0:
             classes = casting.cast(shapes.shape(labels)[1], kind)
             share = out("RealDiv", [label_smoothing, classes])
             labels = out("AddV2", [out("Mul", [labels, 1 - label_smoothing]), share])

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from weft_graph.ir.builder import create
-from weft_graph.ir.later_attrs import changes_nothing, later_attrs
+from weft_graph.ir.later_attrs import has_no_effect, later_attrs
 from weft_graph.ir.named_results import named_results
 from weft_graph.ir.op_def import lookup_op, registered_ops
 from weft_graph.ir.op_signature import REQUIRED, OpDef
@@ -86,7 +86,7 @@ def _require_argument(op: str, arguments: dict[str, Any], argument: str) -> Any:
 
 
 def _check_later(op: str, argument: str, value: Any) -> None:
-    if not changes_nothing(op, argument, value):
+    if not has_no_effect(op, argument, value):
         raise errors.UnimplementedError(
             f"{op}: {argument}={value!r} is not supported; only values with the behavior of "
             "TensorFlow 1.15 are"

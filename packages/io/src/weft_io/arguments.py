@@ -56,7 +56,7 @@ def scalar(
         raise errors.InvalidArgumentError(
             f"{label} must be a scalar, got shape {format_dims(tensor.dims)}"
         )
-    static_value = None if minimum is None else known_integer(value, tensor)
+    static_value = None if minimum is None else constant_int_or_none(value, tensor)
     if (
         static_value is not None
         and minimum is not None
@@ -68,14 +68,14 @@ def scalar(
     return tensor
 
 
-def known_integer(value: Any, tensor: Output) -> int | None:
+def constant_int_or_none(value: Any, tensor: Output) -> int | None:
     """Return the value of an argument that became a new constant; None if it was a tensor."""
     if isinstance(value, Output) or tensor.node.role is not Role.CONSTANT:
         return None
     return int(tensor.node.attrs["value"])
 
 
-def encoded_paths(value: Any) -> Any:
+def encode_paths(value: Any) -> Any:
     """Return a path, or a list of paths, in a form that can be converted to a string tensor.
 
     File names need not be UTF-8: Python represents other bytes by surrogates, which are decoded to
@@ -85,7 +85,7 @@ def encoded_paths(value: Any) -> Any:
         value = os.fspath(value)
     if isinstance(value, str):
         return value.encode("utf-8", "surrogateescape") if _escape(value) else value
-    return [encoded_paths(item) for item in value] if isinstance(value, list | tuple) else value
+    return [encode_paths(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _escape(path: str) -> bool:

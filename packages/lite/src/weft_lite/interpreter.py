@@ -116,7 +116,7 @@ class _Input:
         self.type, self.data, self.shape, self.bytes = kind, data, shape, size
 
 
-class _Exclusive:
+class _ExclusiveUse:
     """A context for one thread at a time, which raises an error in others instead of blocking."""
 
     def __init__(self) -> None:
@@ -175,7 +175,7 @@ class Interpreter:
             raise InvalidArgumentError(f"work_limit must be 0 to 2^64 - 1, not {work_limit}")
         self._handle: Any = None
         self._pool: Any = None
-        self._exclusive = _Exclusive()
+        self._exclusive = _ExclusiveUse()
         self._is_running = False
         self._library = library.load()
         self._error = library.Error()

@@ -127,7 +127,7 @@ def build(
             size = _check_android(objects, archive)
         else:
             say("linking")
-            shared = out / _shared_name(system)
+            shared = out / _shared_library_name(system)
             _link(target, objects, shared)
             files.append(shared)
             size = shared.stat().st_size
@@ -138,7 +138,7 @@ def build(
     return BuildResult([*files, *[out / path.name for path in headers]], size, kinds_to_build)
 
 
-def _shared_name(system: str) -> str:
+def _shared_library_name(system: str) -> str:
     """Return the file name of the shared library on a system."""
     names = {"macos": "libweft_lite.dylib", "windows": "weft_lite.dll", "wasi": "weft_lite.wasm"}
     return names.get(system, "libweft_lite.so")

@@ -18,14 +18,14 @@ class Op(NamedTuple):
     """An op of a file.
 
     Attributes:
-      place: its index in execution order.
+      position: its index in execution order.
       kind: the kind of op, such as Conv2D.
       name: the name of the node from which it was converted.
       inputs: indices of tensors; -1 for an omitted operand.
       outputs: indices of tensors.
     """
 
-    place: int
+    position: int
     kind: str
     name: str
     inputs: list[int]
@@ -183,7 +183,7 @@ def timed_ops(interpreter: Interpreter, timeline: Timeline) -> list[TimedOp]:
     for op, start, end in timeline.events:
         total[op] += end - start
         calls[op] += 1
-    return [TimedOp(op, total[op.place] * 1e-9 / runs, calls[op.place] / runs) for op in ops]
+    return [TimedOp(op, total[op.position] * 1e-9 / runs, calls[op.position] / runs) for op in ops]
 
 
 __all__ = [

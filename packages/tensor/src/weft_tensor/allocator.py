@@ -200,7 +200,7 @@ class CpuAllocator:
         except (AttributeError, TypeError):
             return self.empty(_as_shape(shape), as_dtype(dtype).numpy, label)
         if size <= 0 or dtype.hasobject:
-            return _ordinary(shape, dtype)
+            return _allocate_ordinary(shape, dtype)
         span = None
         with self._lock:
             if self._dead:
@@ -215,7 +215,7 @@ class CpuAllocator:
         if span is None:
             span = self._cut(size, shape, dtype)
             if span is None:
-                return _unpooled(shape, dtype, size)
+                return _allocate_unpooled(shape, dtype, size)
         span.use = (shape, dtype, label)
         block = _Block(size, _BYTE, span.region, span.offset)
         span.end = end = _End(block, self._note_end)
@@ -274,7 +274,7 @@ class CpuAllocator:
         """
         with self._lock:
             if not self._busy:
-                self._exclusively(self._merge)
+                self._run_exclusively(self._merge)
 
     def trim(self) -> int:
         """Return unused memory to the system.
@@ -285,7 +285,7 @@ class CpuAllocator:
         Returns: the number of bytes returned.
         """
         with self._lock:
-            return 0 if self._busy else self._exclusively(self._trim)
+            return 0 if self._busy else self._run_exclusively(self._trim)
 
     def check_integrity(self) -> None:
         """Recompute the tables from scratch and compare them with the stored ones.
@@ -296,10 +296,10 @@ class CpuAllocator:
         with self._lock:
             self._drain()
             self._ranges.check_integrity()
-            places = self._ranges.ranges()
-            places += [(span.index, span.offset, span.size) for span in self._spans]
+            free_ranges = self._ranges.ranges()
+            free_ranges += [(span.index, span.offset, span.size) for span in self._spans]
             ends = {index: 0 for index in self._regions}
-            for index, offset, size in sorted(places):
+            for index, offset, size in sorted(free_ranges):
                 if ends[index] != offset:
                     raise InternalError(f"region {index} has a gap or overlap at {offset}")
                 ends[index] = offset + size
@@ -322,7 +322,7 @@ class CpuAllocator:
             except KeyError:
                 recent[span.size] = [span]
 
-    def _exclusively(self, work: Callable[[], _T]) -> _T:
+    def _run_exclusively(self, work: Callable[[], _T]) -> _T:
         self._busy = True
         try:
             return work()
@@ -335,7 +335,7 @@ class CpuAllocator:
             with self._lock:
                 if self._busy:
                     return None
-                span = self._exclusively(lambda: self._carve(size))
+                span = self._run_exclusively(lambda: self._carve(size))
                 if span is not None:
                     self._in_use += size
                     self._peak = max(self._peak, self._in_use)
@@ -346,15 +346,15 @@ class CpuAllocator:
         raise self._exhausted(size, shape, dtype)
 
     def _carve(self, size: int) -> _Span | None:
-        place = self._ranges.take(size)
-        if place is None:
+        free_range = self._ranges.take(size)
+        if free_range is None:
             self._merge()
-            place = self._ranges.take(size)
-        if place is None and self._grow(size):
-            place = self._ranges.take(size)
-        if place is None:
+            free_range = self._ranges.take(size)
+        if free_range is None and self._grow(size):
+            free_range = self._ranges.take(size)
+        if free_range is None:
             return None
-        index, offset = place
+        index, offset = free_range
         span = _Span(self._regions[index], index, offset, size)
         self._spans.add(span)
         self._largest = max(self._largest, size)
@@ -366,7 +366,7 @@ class CpuAllocator:
             _, spans = self._recent.popitem()
             for span in spans:
                 self._spans.discard(span)
-                self._ranges.give(span.index, span.offset, span.size)
+                self._ranges.release_range(span.index, span.offset, span.size)
 
     def _grow(self, size: int) -> bool:
         """Map a region of at least `size` bytes; return False if that is not possible."""
@@ -432,13 +432,14 @@ class CpuAllocator:
         limit = (
             "the system refuses more"
             if stats.bytes_limit is None
-            else f"the limit is {_human(stats.bytes_limit)}"
+            else f"the limit is {_format_size(stats.bytes_limit)}"
         )
         lines = [
-            f"the {self.name} allocator has no room for {_human(size)} "
-            f"({dtype.name}{format_dims(shape)}): {limit}, {_human(stats.bytes_in_use)} in use in "
-            f"{len(self._spans)} blocks (peak {_human(stats.peak_bytes_in_use)}), largest free "
-            f"block {_human(stats.largest_free_block)}, {stats.num_allocs} allocations so far"
+            f"the {self.name} allocator has no room for {_format_size(size)} "
+            f"({dtype.name}{format_dims(shape)}): {limit}, {_format_size(stats.bytes_in_use)} "
+            f"in use in {len(self._spans)} blocks (peak {_format_size(stats.peak_bytes_in_use)}), "
+            f"largest free block {_format_size(stats.largest_free_block)}, "
+            f"{stats.num_allocs} allocations so far"
         ]
         if holders:
             lines.append("largest holders:")
@@ -465,10 +466,10 @@ def _by_size(span: _Span) -> tuple[int, int, int]:
 
 def _describe(holder: Holder) -> str:
     purpose = "" if holder.label is None else f" for {holder.label}"
-    return f"{_human(holder.nbytes)}: {holder.dtype}{format_dims(holder.shape)}{purpose}"
+    return f"{_format_size(holder.nbytes)}: {holder.dtype}{format_dims(holder.shape)}{purpose}"
 
 
-def _human(nbytes: int) -> str:
+def _format_size(nbytes: int) -> str:
     """Return a size as people write it: 640 bytes, 1.5 MiB."""
     if nbytes < 1024:
         return f"{nbytes} bytes"
@@ -485,7 +486,7 @@ def _as_shape(shape: Any) -> tuple[int, ...]:
     return cast("tuple[int, ...]", sizes)
 
 
-def _ordinary(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+def _allocate_ordinary(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """Return an array outside of the pool: an empty one, or one of Python objects."""
     try:
         if dtype.kind == "O":
@@ -495,7 +496,9 @@ def _ordinary(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, A
         raise InvalidArgumentError(f"no array has the shape {shape}: {error}") from None
 
 
-def _unpooled(shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> np.ndarray[Any, Any]:
+def _allocate_unpooled(
+    shape: tuple[int, ...], dtype: np.dtype[Any], size: int
+) -> np.ndarray[Any, Any]:
     """Return an aligned array for a finalizer that runs while its thread is inside the pool."""
     memory = np.empty(size + ALIGNMENT, _BYTE)
     return np.ndarray(shape, dtype, memory, -memory.ctypes.data % ALIGNMENT)

@@ -21,12 +21,14 @@ def unknown_argument(label: str, name: str, names: Iterable[str]) -> errors.Inva
     """Return the error for an unknown argument, with similar names as suggestions."""
     import difflib  # slow to load
 
-    near = difflib.get_close_matches(name, list(names), n=3)
-    hint = f"; near misses: {', '.join(near)}" if near else ""
+    similar = difflib.get_close_matches(name, list(names), n=3)
+    hint = f"; near misses: {', '.join(similar)}" if similar else ""
     return errors.InvalidTypeError(f"{label} has no argument {name!r}{hint}")
 
 
-def integer(value: Any, label: str, minimum: int = -INT64_MAX - 1, limit: int = INT64_MAX) -> int:
+def check_integer(
+    value: Any, label: str, minimum: int = -INT64_MAX - 1, limit: int = INT64_MAX
+) -> int:
     """Return a Python or NumPy integer as `int`.
 
     Raises: InvalidTypeError: `value` is not an integer, or is a bool; InvalidArgumentError: it is
@@ -45,17 +47,21 @@ def integer(value: Any, label: str, minimum: int = -INT64_MAX - 1, limit: int = 
     return integral
 
 
-def whole(value: Any, label: str, least: int = -INT64_MAX - 1, limit: int = INT64_MAX) -> int:
+def check_whole_number(
+    value: Any, label: str, least: int = -INT64_MAX - 1, limit: int = INT64_MAX
+) -> int:
     """Return an integer, or a float without a fraction, as `int`: programs divide sizes.
 
-    Raises: as `integer`.
+    Raises: as `check_integer`.
     """
     if isinstance(value, float | np.floating) and float(value).is_integer():
         value = int(value)
-    return integer(value, label, least, limit)
+    return check_integer(value, label, least, limit)
 
 
-def number(value: Any, label: str, minimum: float = -math.inf, limit: float = math.inf) -> float:
+def check_number(
+    value: Any, label: str, minimum: float = -math.inf, limit: float = math.inf
+) -> float:
     """Return a real number as `float`.
 
     Raises: InvalidTypeError: `value` is not a number, or is a bool; InvalidArgumentError: it is
@@ -71,14 +77,14 @@ def number(value: Any, label: str, minimum: float = -math.inf, limit: float = ma
     return converted
 
 
-def text(value: Any, label: str) -> str:
+def check_text(value: Any, label: str) -> str:
     """Return `value`, which must be a `str`. Raises: InvalidTypeError: it is not."""
     if not isinstance(value, str):
         raise errors.InvalidTypeError(f"{label} must be text, got {value!r}")
     return value
 
 
-def optional_function(value: Any, label: str) -> Callable[..., Any] | None:
+def check_optional_function(value: Any, label: str) -> Callable[..., Any] | None:
     """Return `value`, which must be callable or None. Raises: InvalidTypeError: it is neither."""
     if value is not None and not callable(value):
         raise errors.InvalidTypeError(f"{label} must be a function or None, got {value!r}")
@@ -86,7 +92,7 @@ def optional_function(value: Any, label: str) -> Callable[..., Any] | None:
     return function
 
 
-def function(value: Any, label: str, count: int | None = None) -> Callable[..., Any]:
+def check_function(value: Any, label: str, count: int | None = None) -> Callable[..., Any]:
     """Return `value`, which must be callable with `count` positional arguments.
 
     The number is not checked for built-in functions without a signature.

@@ -45,7 +45,7 @@ import ml_dtypes
 import numpy as np
 
 from weft_tensor.errors import InvalidTypeError
-from weft_tensor.nesting import shown
+from weft_tensor.nesting import format_value
 
 _REF_OFFSET = 100
 
@@ -437,7 +437,7 @@ def as_dtype(type_value: Any) -> DType:
         element_type = _find(type_value)
     if element_type is None:
         raise InvalidTypeError(
-            f"expected an element type such as weft.float32, got {shown(type_value)}"
+            f"expected an element type such as weft.float32, got {format_value(type_value)}"
         )
     return element_type
 

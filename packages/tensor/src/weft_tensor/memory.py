@@ -24,26 +24,26 @@ def new_array(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any
     """
     nbytes = math.prod(shape) * dtype.itemsize
     if nbytes > _SMALL and nbytes > _machine_bytes():
-        raise _no_room(shape, dtype, nbytes)
+        raise _no_memory_error(shape, dtype, nbytes)
     try:
         return np.empty(shape, dtype)
     except ValueError as error:
         raise InvalidArgumentError(f"no array has the shape {list(shape)}: {error}") from None
     except MemoryError:
-        raise _no_room(shape, dtype, nbytes) from None
+        raise _no_memory_error(shape, dtype, nbytes) from None
 
 
-def copied(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def copy_array(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return a copy of an array with the same element order.
 
     Raises: ResourceExhaustedError: the machine has less memory.
     """
     if array.nbytes > _SMALL and array.nbytes > _machine_bytes():
-        raise _no_room(array.shape, array.dtype, array.nbytes)
+        raise _no_memory_error(array.shape, array.dtype, array.nbytes)
     try:
         return array.copy()
     except MemoryError:
-        raise _no_room(array.shape, array.dtype, array.nbytes) from None
+        raise _no_memory_error(array.shape, array.dtype, array.nbytes) from None
 
 
 def _machine_bytes() -> int:
@@ -53,7 +53,9 @@ def _machine_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _no_room(shape: Sequence[int], dtype: np.dtype[Any], nbytes: int) -> ResourceExhaustedError:
+def _no_memory_error(
+    shape: Sequence[int], dtype: np.dtype[Any], nbytes: int
+) -> ResourceExhaustedError:
     if nbytes > 2**63 - 1:
         return ResourceExhaustedError(
             f"an array of shape {list(shape)} and type {dtype.name} needs {nbytes} bytes, which "

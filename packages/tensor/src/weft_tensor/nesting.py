@@ -8,7 +8,7 @@ from typing import Any
 from weft_tensor.errors import InvalidArgumentError
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return the `repr` of a value for a message, or its type if it is nested too deep for that."""
     try:
         return repr(value)
@@ -16,7 +16,7 @@ def shown(value: Any) -> str:
         return f"a {type(value).__name__} that is nested too deep to be shown"
 
 
-def too_deep(value: Any) -> InvalidArgumentError:
+def too_deep_error(value: Any) -> InvalidArgumentError:
     """Return the error for a nested value whose traversal raised RecursionError.
 
     The traversal catches it at each level, because only the outer levels have enough stack left to

@@ -79,7 +79,7 @@ def error_class(error: OSError) -> type[errors.OpError]:
 
 
 @contextmanager
-def reported(doing: str, path: str) -> Iterator[None]:
+def convert_os_errors(doing: str, path: str) -> Iterator[None]:
     """Convert an error of a file system to an OpError.
 
     Args:

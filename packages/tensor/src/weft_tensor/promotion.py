@@ -16,7 +16,7 @@ import numpy as np
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 from weft_tensor.errors import IntegerRangeError, InvalidArgumentError, InvalidTypeError
-from weft_tensor.nesting import shown
+from weft_tensor.nesting import format_value
 from weft_tensor.shape import Dimension
 
 # (bits of the significand, exponent of the largest power of two), IEEE 754 and bfloat16
@@ -129,7 +129,7 @@ def default_dtype(value: Any) -> DType:
     if isinstance(value, (str, bytes)):
         return dtypes.string
     raise InvalidTypeError(
-        f"expected a number, a string or lists of them, got {shown(value)} of type "
+        f"expected a number, a string or lists of them, got {format_value(value)} of type "
         f"{type(value).__name__!r}"
     )
 

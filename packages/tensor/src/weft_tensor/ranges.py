@@ -64,7 +64,7 @@ class FreeRanges:
             self._insert(region, offset + size, range_size - size)
         return region, offset
 
-    def give(self, region: int, offset: int, size: int) -> None:
+    def release_range(self, region: int, offset: int, size: int) -> None:
         """Return a taken range; it merges with the free ranges on both sides."""
         before = self._ends.get((region, offset))
         if before is not None:

@@ -62,11 +62,11 @@ class Taps:
         order = np.argsort(target, kind="stable")
         source, weight, target = source[order], self.weight.ravel()[used][order], target[order]
         counts = np.bincount(target, minlength=self.size)
-        place = np.arange(len(target)) - np.repeat(np.cumsum(counts) - counts, counts)
+        slots = np.arange(len(target)) - np.repeat(np.cumsum(counts) - counts, counts)
         index = np.zeros((self.size, max(1, int(counts.max(initial=0)))), np.int64)
         weights = np.zeros(index.shape, np.float32)
-        index[target, place] = source
-        weights[target, place] = weight
+        index[target, slots] = source
+        weights[target, slots] = weight
         return Taps(index, weights, count)
 
 
@@ -79,9 +79,9 @@ def scale_of(size: int, count: int, align_corners: bool) -> np.float32:
 
 def _centers(size: int, count: int, align_corners: bool, half_pixel: bool) -> Array:
     """Return the input coordinate of each output position, float32, rounded as in TensorFlow."""
-    places = np.arange(count, dtype=np.float32)
+    positions = np.arange(count, dtype=np.float32)
     scale = scale_of(size, count, align_corners)
-    return (places + _F32(0.5)) * scale - _F32(0.5) if half_pixel else places * scale
+    return (positions + _F32(0.5)) * scale - _F32(0.5) if half_pixel else positions * scale
 
 
 @lru_cache(maxsize=128)
@@ -98,9 +98,9 @@ def linear_taps(size: int, count: int, align_corners: bool, half_pixel: bool) ->
 @lru_cache(maxsize=128)
 def nearest_index(size: int, count: int, align_corners: bool, half_pixel: bool) -> Array:
     """Return the input position that each output position copies; never decreasing."""
-    places = np.arange(count, dtype=np.float32)
+    positions = np.arange(count, dtype=np.float32)
     scale = scale_of(size, count, align_corners)
-    centers = (places + _F32(0.5)) * scale if half_pixel else places * scale
+    centers = (positions + _F32(0.5)) * scale if half_pixel else positions * scale
     if align_corners:
         centers = np.floor(centers.astype(np.float64) + 0.5)
     index: Array = np.clip(np.floor(centers).astype(np.int64), 0, size - 1)
@@ -129,10 +129,10 @@ def cubic_taps(size: int, count: int, align_corners: bool, half_pixel: bool) -> 
     step = np.rint((centers - base) * _F32(_TABLE)).astype(np.int64)
     near, far = _cubic_table(-0.5 if half_pixel else -0.75)
     weight = np.stack([far[step], near[step], near[_TABLE - step], far[_TABLE - step]], 1)
-    places = base.astype(np.int64)[:, None] + np.arange(-1, 3)
-    index = np.clip(places, 0, size - 1)
+    indices = base.astype(np.int64)[:, None] + np.arange(-1, 3)
+    index = np.clip(indices, 0, size - 1)
     if half_pixel:
-        weight = np.where(places == index, weight, _F32(0))
+        weight = np.where(indices == index, weight, _F32(0))
         total = weight.sum(1, keepdims=True, dtype=np.float32)
         large = np.abs(total) >= 1000 * np.finfo(np.float32).tiny
         weight = np.where(large, weight / np.where(large, total, _F32(1)), weight)
@@ -145,8 +145,8 @@ def area_taps(size: int, count: int, align_corners: bool) -> Taps:
     scale = scale_of(size, count, align_corners)
     if not scale:  # one pixel, both of whose corners are that pixel
         return Taps(np.zeros((count, 1), np.int64), np.ones((count, 1), np.float32), size)
-    places = np.arange(count + 1, dtype=np.float32) * scale
-    low, high = places[:-1], places[1:]
+    positions = np.arange(count + 1, dtype=np.float32) * scale
+    low, high = positions[:-1], positions[1:]
     first, last = np.floor(low).astype(np.int64), np.ceil(high).astype(np.int64)
     index = first[:, None] + np.arange(max(1, int((last - first).max(initial=0))))
     covered = np.minimum(index + 1, high[:, None]) - np.maximum(index, low[:, None])

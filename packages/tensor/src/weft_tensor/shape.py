@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias, cast, overload
 
 from weft_tensor.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
-from weft_tensor.nesting import shown
+from weft_tensor.nesting import format_value
 
 Dims: TypeAlias = tuple[int | None, ...] | None
 
@@ -118,7 +118,9 @@ def as_size(value: Any) -> int | None:
     try:
         size = int(operator.index(value))
     except TypeError:
-        raise InvalidTypeError(f"a size must be an integer or None, got {shown(value)}") from None
+        raise InvalidTypeError(
+            f"a size must be an integer or None, got {format_value(value)}"
+        ) from None
     if size < 0:
         raise InvalidArgumentError(f"a size must be at least 0, got {size}")
     if size > _LARGEST:

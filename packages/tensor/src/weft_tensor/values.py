@@ -10,7 +10,7 @@ import numpy as np
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 from weft_tensor.errors import IntegerRangeError, InvalidArgumentError, InvalidTypeError
-from weft_tensor.nesting import shown
+from weft_tensor.nesting import format_value
 from weft_tensor.promotion import default_dtype, nested_array
 
 Lost = Callable[[str], None]
@@ -91,7 +91,7 @@ def _encode(leaf: Any) -> bytes:
     if isinstance(leaf, bytes):
         return bytes(leaf)
     raise InvalidTypeError(
-        f"expected bytes or text, got {shown(leaf)} of type {type(leaf).__name__!r}"
+        f"expected bytes or text, got {format_value(leaf)} of type {type(leaf).__name__!r}"
     )
 
 
@@ -106,7 +106,7 @@ def _from_array(
     array: np.ndarray[Any, Any], dtype: DType | None, lost: Lost | None
 ) -> np.ndarray[Any, Any]:
     if lost is not None and dtype is not None and array.dtype.kind == "O":
-        array = _of_one_kind(array, dtype)
+        array = _infer_number_kind(array, dtype)
     if dtype is not None and array.dtype in _EXTENDED:
         array = array.astype(_EXTENDED[array.dtype])
     array_type = dtypes.from_numpy(array.dtype)
@@ -120,7 +120,7 @@ def _from_array(
     return _from_numbers(array, target, lost)
 
 
-def _of_one_kind(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+def _infer_number_kind(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
     """Return an object array of numbers with its inferred dtype; other arrays unchanged."""
     if dtype.base_dtype is dtypes.string:
         return array
@@ -146,29 +146,29 @@ def _from_numbers(
     if array.dtype == dtypes.bfloat16.numpy:
         kind = "f"  # NumPy calls it V
     if kind not in accepted and kind in "biufc" and lost is not None:
-        array = _of_kind(array, dtype, lost)
+        array = _convert_to_kind(array, dtype, lost)
     elif kind not in accepted and array.size:
-        raise InvalidTypeError(f"expected {dtype.name}, got {_odd_leaf(array, accepted)}")
+        raise InvalidTypeError(f"expected {dtype.name}, got {_describe_odd_leaf(array, accepted)}")
     if (dtype.is_integer or dtype.is_quantized) and array.size:
         _check_range(array, dtype)
     return array.astype(dtype.numpy, copy=False)
 
 
-def _of_kind(array: np.ndarray[Any, Any], dtype: DType, lost: Lost) -> np.ndarray[Any, Any]:
+def _convert_to_kind(array: np.ndarray[Any, Any], dtype: DType, lost: Lost) -> np.ndarray[Any, Any]:
     """Convert numbers to the kind of `dtype`; integers may still be too large for `dtype`."""
     result: np.ndarray[Any, Any]
     if dtype.is_bool:
         result = array != 0
     elif array.dtype.kind == "c":
         real = array.real
-        result = real if dtype.is_floating else _of_kind(real, dtype, _ignore)
+        result = real if dtype.is_floating else _convert_to_kind(real, dtype, _ignore)
     elif array.dtype.kind == "b":
         result = array.astype(dtype.numpy)
     else:
         result = _cut(array, dtype)
     if not np.array_equal(result, array, equal_nan=result.dtype.kind == "f"):
         old, new = array[result != array].flat[0], result[result != array].flat[0]
-        lost(f"{shown(old.item())} becomes {shown(new.item())}")
+        lost(f"{format_value(old.item())} becomes {format_value(new.item())}")
     return result
 
 
@@ -176,9 +176,9 @@ def _cut(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
     """Return floats truncated to integers."""
     wide = np.trunc(np.asarray(array, np.float64) if array.dtype.itemsize < 8 else array)
     info = np.iinfo(dtype.numpy)
-    fits = (wide >= float(info.min)) & (wide < float(info.max) + 1)
-    if not fits.all():
-        odd = array[~fits].flat[0].item()
+    is_in_range = (wide >= float(info.min)) & (wide < float(info.max) + 1)
+    if not is_in_range.all():
+        odd = array[~is_in_range].flat[0].item()
         raise IntegerRangeError(
             f"{odd} does not fit in {dtype.name}, which holds {info.min} to {info.max}"
         )
@@ -190,11 +190,11 @@ def _ignore(_: str) -> None:
     """Ignore a loss that was reported already."""
 
 
-def _odd_leaf(array: np.ndarray[Any, Any], accepted: str) -> str:
+def _describe_odd_leaf(array: np.ndarray[Any, Any], accepted: str) -> str:
     for leaf in array.flat:
         item = leaf.item() if isinstance(leaf, np.generic) else leaf
         if np.asarray(item).dtype.kind not in accepted:
-            return f"{shown(item)} of type {type(item).__name__!r}"
+            return f"{format_value(item)} of type {type(item).__name__!r}"
     return f"an array of {array.dtype.name}"
 
 

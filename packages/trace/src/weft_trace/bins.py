@@ -86,6 +86,6 @@ def bin_memory(samples: NDArray[Any], first: int, last: int, bins: int) -> NDArr
     if peak <= 0:
         return np.zeros(bins, np.uint8)
     edges = first + np.arange(1, bins + 1) * (last - first) // bins
-    places = np.searchsorted(samples["time"], edges, "right") - 1
-    values = np.where(places >= 0, samples["value"][places], 0)
+    indices = np.searchsorted(samples["time"], edges, "right") - 1
+    values = np.where(indices >= 0, samples["value"][indices], 0)
     return np.clip(np.ceil(values * (255 / peak)), 0, 255).astype(np.uint8)

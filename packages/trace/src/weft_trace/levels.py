@@ -108,11 +108,11 @@ def _merge_buckets(rows: NDArray[Any], level: int) -> NDArray[Any]:
     result["span"] = ends - result["start"]
     for name in ("busy", "count"):
         result[name] = np.add.reduceat(rows[name], first)
-    result["node"] = _nodes_of_longest(rows, first)
+    result["node"] = _longest_nodes(rows, first)
     return result
 
 
-def _nodes_of_longest(rows: NDArray[Any], first: NDArray[np.intp]) -> NDArray[Any]:
+def _longest_nodes(rows: NDArray[Any], first: NDArray[np.intp]) -> NDArray[Any]:
     """Return, for each group of rows, the node of the row that is busy for the longest time."""
     longest = np.maximum.reduceat(rows["busy"], first)
     groups = np.repeat(np.arange(len(first)), np.diff(first, append=len(rows)))

@@ -96,7 +96,7 @@ class TraceFile:
         self._headers, damage = scan_chunks(self._data)
         if damage:
             self._warn(damage)
-        self._check_others()
+        self._check_other_chunks()
         self.records = self._read_records()
 
     def __enter__(self) -> Self:
@@ -113,18 +113,20 @@ class TraceFile:
     @property
     def num_events(self) -> int:
         """Number of events that the file claims to have."""
-        return sum(header.rows for header in self._of_type(ChunkType.EVENTS))
+        return sum(header.rows for header in self._chunks_of_type(ChunkType.EVENTS))
 
     def interval(self) -> tuple[int, int]:
         """Return the first start and the last end of events; (0, 0) if there are none."""
-        headers = self._of_type(ChunkType.EVENTS)
+        headers = self._chunks_of_type(ChunkType.EVENTS)
         if not headers:
             return 0, 0
         return min(header.first for header in headers), max(header.last for header in headers)
 
     def num_events_between(self, first: int, last: int) -> int:
         """Return the number of events in the chunks that an interval of time touches."""
-        return sum(h.rows for h in self._of_type(ChunkType.EVENTS) if _touches(h, first, last))
+        return sum(
+            h.rows for h in self._chunks_of_type(ChunkType.EVENTS) if _touches(h, first, last)
+        )
 
     def events(self, first: int | None = None, last: int | None = None) -> NDArray[Any]:
         """Return events, sorted by start.
@@ -134,8 +136,10 @@ class TraceFile:
         Returns: array of `EVENT` of all events that begin before `last` and end after `first`.
         """
         if first is None or last is None:
-            return _sort(self._table(ChunkType.EVENTS, self._of_type(ChunkType.EVENTS)), "start")
-        headers = [h for h in self._of_type(ChunkType.EVENTS) if _touches(h, first, last)]
+            return _sort(
+                self._table(ChunkType.EVENTS, self._chunks_of_type(ChunkType.EVENTS)), "start"
+            )
+        headers = [h for h in self._chunks_of_type(ChunkType.EVENTS) if _touches(h, first, last)]
         events = self._table(ChunkType.EVENTS, headers)
         is_visible = (events["start"] <= last) & (events["end"] >= first)
         return _sort(events.compress(is_visible), "start")
@@ -146,7 +150,7 @@ class TraceFile:
         Args:
           first, last: an interval of time; by default all samples.
         """
-        headers = self._of_type(ChunkType.SAMPLES)
+        headers = self._chunks_of_type(ChunkType.SAMPLES)
         if first is None or last is None:
             return _sort(self._table(ChunkType.SAMPLES, headers), "time")
         headers = [header for header in headers if _touches(header, first, last)]
@@ -157,7 +161,7 @@ class TraceFile:
     @property
     def num_samples(self) -> int:
         """Number of samples that the file claims to have."""
-        return sum(header.rows for header in self._of_type(ChunkType.SAMPLES))
+        return sum(header.rows for header in self._chunks_of_type(ChunkType.SAMPLES))
 
     def overview(self) -> Overview:
         """Return what shows a long trace: from the file, or computed in a pass over all events."""
@@ -176,7 +180,7 @@ class TraceFile:
 
     def levels(self) -> list[int]:
         """Return the levels of detail that the file has, finest first."""
-        return sorted({header.level for header in self._of_type(ChunkType.LEVELS)})
+        return sorted({header.level for header in self._chunks_of_type(ChunkType.LEVELS)})
 
     def level_rows(
         self, level: int, first: int | None = None, last: int | None = None
@@ -186,7 +190,7 @@ class TraceFile:
         Args:
           first, last: an interval of time, whose chunks are read; by default all of the level.
         """
-        headers = [h for h in self._of_type(ChunkType.LEVELS) if h.level == level]
+        headers = [h for h in self._chunks_of_type(ChunkType.LEVELS) if h.level == level]
         if first is not None and last is not None:
             headers = [h for h in headers if _touches(h, first, last)]
         rows = self._table(ChunkType.LEVELS, headers)
@@ -194,28 +198,28 @@ class TraceFile:
 
     def step_events(self) -> NDArray[Any]:
         """Return the events of the kind STEP of a file with levels of detail, sorted by start."""
-        return _sort(self._table(ChunkType.STEPS, self._of_type(ChunkType.STEPS)), "start")
+        return _sort(self._table(ChunkType.STEPS, self._chunks_of_type(ChunkType.STEPS)), "start")
 
     def peaks(self) -> NDArray[Any] | None:
         """Return the largest samples of short intervals; None if the file has no such table."""
-        headers = self._of_type(ChunkType.PEAKS)
+        headers = self._chunks_of_type(ChunkType.PEAKS)
         return _sort(self._table(ChunkType.PEAKS, headers), "time") if headers else None
 
     def event_chunks(self) -> Iterator[NDArray[Any]]:
         """Yield the events of each chunk, in the order of the file."""
-        for header in self._of_type(ChunkType.EVENTS):
+        for header in self._chunks_of_type(ChunkType.EVENTS):
             yield self._table(ChunkType.EVENTS, [header])
 
     def sample_chunks(self) -> Iterator[NDArray[Any]]:
         """Yield the samples of each chunk, in the order of the file."""
-        for header in self._of_type(ChunkType.SAMPLES):
+        for header in self._chunks_of_type(ChunkType.SAMPLES):
             yield self._table(ChunkType.SAMPLES, [header])
 
     def chunk_headers(self) -> Sequence[ChunkHeader]:
         """Return the headers of all chunks that are whole as far as it is known."""
         return self._headers
 
-    def _of_type(self, kind: ChunkType) -> list[ChunkHeader]:
+    def _chunks_of_type(self, kind: ChunkType) -> list[ChunkHeader]:
         return [header for header in self._headers if header.type == kind]
 
     def _warn(self, damage: Damage) -> None:
@@ -225,7 +229,7 @@ class TraceFile:
             f"{damage.reason}"
         )
 
-    def _check_others(self) -> None:
+    def _check_other_chunks(self) -> None:
         """Check the chunks of other types: a damaged type makes any chunk one of them."""
         known = (ChunkType.RECORDS, ChunkType.EVENTS, ChunkType.SAMPLES)
         others = [header for header in self._headers if header.type not in known]
@@ -249,7 +253,7 @@ class TraceFile:
                 return Damage(header.offset, str(error))
             return None
 
-        self._visit(self._of_type(ChunkType.RECORDS), read, map)
+        self._visit(self._chunks_of_type(ChunkType.RECORDS), read, map)
         return builder.finish()
 
     def _table(self, kind: ChunkType, headers: Sequence[ChunkHeader]) -> NDArray[Any]:

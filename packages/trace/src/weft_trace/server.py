@@ -35,8 +35,8 @@ from weft_trace.schema import LaneKind
 
 _ROWS: Final = 1 << 15
 _RECORDS: Final = 1 << 13
-_MOST_BINS: Final = 8192
-_MOST_EVENTS: Final = 1 << 22
+_MAX_BINS: Final = 8192
+_MAX_EVENTS: Final = 1 << 22
 _MAX_EXACT_EVENTS: Final = 1 << 20
 """Number of events up to which bins may be made of the events, and a trace is small."""
 _LATEST: Final = 1 << 62
@@ -109,7 +109,7 @@ class ServedTrace:
     def events(self, query: _Query) -> bytes | None:
         """Return a trace file with the events and samples of an interval; None: too many."""
         first, last = _interval(query)
-        limit = _number(query, "limit", 0, _MOST_EVENTS)
+        limit = _number(query, "limit", 0, _MAX_EVENTS)
         if self._file.num_events_between(first, last) > max(4 * limit, 4 * _ROWS):
             return None
         events = self._read(first, last)
@@ -126,7 +126,7 @@ class ServedTrace:
     def levels(self, query: _Query) -> bytes:
         """Return all lanes of an interval as bins: kinds and busy shares."""
         first, last = _interval(query)
-        bins = _number(query, "bins", 1, _MOST_BINS)
+        bins = _number(query, "bins", 1, _MAX_BINS)
         count = self._file.num_events_between(first, last)
         width = (last - first) / (4 * bins)  # a row may reach into the next bucket
         rows = self._read_level(first, last, width, count)

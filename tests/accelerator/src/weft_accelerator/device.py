@@ -13,7 +13,7 @@ from weft_accelerator.memory import stays
 from weft_accelerator.variables import DeviceVariable
 from weft_exec.config import SessionConfig
 from weft_exec.devices.device import Device, KernelFactory, KernelFunction, register_device
-from weft_exec.resources.resources import Done, ResourceManager
+from weft_exec.resources.resources import CompletionCallback, ResourceManager
 from weft_graph.ir.device_spec import DeviceParts, DeviceSpec
 from weft_tensor.dtypes import DType
 
@@ -68,14 +68,14 @@ class AccelDevice(Device):
             return value
         return self.hardware.inward.at_once(value, self.hardware.memory.put)
 
-    def send(self, value: Any, done: Done) -> None:
+    def send(self, value: Any, done: CompletionCallback) -> None:
         """Call `done` with the value in host memory after the simulated transfer time."""
         if stays(value):
             done(value)
         else:
             self.hardware.outward.transfer(value, _content, done)
 
-    def receive(self, value: Any, source: Device, done: Done) -> None:
+    def receive(self, value: Any, source: Device, done: CompletionCallback) -> None:
         """Copy in a value of the host or another accelerator after the simulated transfer time."""
         if stays(value):
             done(value)

@@ -11,7 +11,7 @@ from typing import Any
 
 from weft_accelerator.memory import DeviceMemory
 from weft_accelerator.worker import Worker
-from weft_exec.resources.resources import Done
+from weft_exec.resources.resources import CompletionCallback
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Link:
         self._free_at = 0.0
         self._lock = threading.Lock()
 
-    def transfer(self, value: Any, convert: Callable[[Any], Any], done: Done) -> None:
+    def transfer(self, value: Any, convert: Callable[[Any], Any], done: CompletionCallback) -> None:
         """Call `done(convert(value))` from the link's thread after the simulated transfer time."""
         due = self._due(value)
 

@@ -12,8 +12,8 @@ from weft_accelerator.memory import DeviceMemory, stays
 from weft_accelerator.variables import DeviceVariable
 from weft_exec.devices.device import KernelFunction
 from weft_exec.kernels.context import StepContext
-from weft_exec.kernels.random_counters import here, run_at
-from weft_exec.resources.resources import Done, ResourceHandle
+from weft_exec.kernels.random_counters import current_iteration, run_at
+from weft_exec.resources.resources import CompletionCallback, ResourceHandle
 from weft_graph.ir.node import Node
 from weft_tensor import errors
 
@@ -30,7 +30,7 @@ class Launch:
         node: Node,
         work: KernelFunction,
         inputs: Sequence[Any],
-        done: Done,
+        done: CompletionCallback,
         context: StepContext,
     ) -> None:
         self._device = device
@@ -39,7 +39,7 @@ class Launch:
         self._inputs = inputs
         self._done = done
         self._cancellation = context.cancellation
-        self._where = here()
+        self._where = current_iteration()
         self._claims = itertools.count()
         self._token = self._cancellation.register(self._cancel)
 
@@ -93,7 +93,7 @@ def _given(value: Any, memory: DeviceMemory, inputs: Sequence[Any], seen: Sequen
 def launching(device: AccelDevice, work: KernelFunction, node: Node) -> KernelFunction:
     """Return an asynchronous kernel that submits `work` to the accelerator's stream."""
 
-    def run(context: StepContext, inputs: Sequence[Any], done: Done) -> None:
+    def run(context: StepContext, inputs: Sequence[Any], done: CompletionCallback) -> None:
         device.hardware.compute.submit(Launch(device, node, work, inputs, done, context))
 
     return run

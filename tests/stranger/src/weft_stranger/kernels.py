@@ -10,7 +10,7 @@ import numpy as np
 from weft_exec.devices.device import Device
 from weft_exec.kernels.context import StepContext
 from weft_exec.kernels.registry import kernel
-from weft_exec.resources.resources import Done
+from weft_exec.resources.resources import CompletionCallback
 from weft_graph.ir.node import Node
 from weft_stranger.tally import Tally
 
@@ -39,7 +39,7 @@ def _get(node: Node, device: Device) -> Callable[..., Any]:
 def _await(node: Node, device: Device) -> Callable[..., Any]:
     tally = _tally(node, device)
 
-    def start(context: StepContext, inputs: Sequence[Any], done: Done) -> None:
+    def start(context: StepContext, inputs: Sequence[Any], done: CompletionCallback) -> None:
         tally.wait(inputs[0], done, context.cancellation)
 
     return start

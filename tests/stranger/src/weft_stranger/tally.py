@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft_exec.resources.cancellation import Cancellation
-from weft_exec.resources.resources import NOT_READY, Done, Resource, Waiters
+from weft_exec.resources.resources import NOT_READY, CompletionCallback, Resource, Waiters
 from weft_tensor import errors
 
 
@@ -32,7 +32,7 @@ class Tally(Resource):
         """Return the current value."""
         return self._value
 
-    def wait(self, value: np.int64, done: Done, cancellation: Cancellation) -> None:
+    def wait(self, value: np.int64, done: CompletionCallback, cancellation: Cancellation) -> None:
         """Call `done` with the value once it has reached `value`."""
 
         def attempt() -> Any:

@@ -13,7 +13,7 @@ from weft_autodiff.gradients.enclosing_graph import EnclosingGraph
 from weft_autodiff.gradients.loops import differentiate_loop
 from weft_autodiff.gradients.values import Grad, add_all, is_trainable, zeros_for, zeros_like
 from weft_autodiff.gradients.walk import Rule, Walk
-from weft_autodiff.registry import naming_calls
+from weft_autodiff.registry import name_calls
 from weft_graph.control_flow.context import (
     Conditional,
     WhileContext,
@@ -21,11 +21,11 @@ from weft_graph.control_flow.context import (
 )
 from weft_graph.ir import builder
 from weft_graph.ir.default_graph import get_default_graph
-from weft_graph.ir.gc_pause import paused_gc
+from weft_graph.ir.gc_pause import pause_gc
 from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ir.node import Output, check_same_graph
 from weft_graph.ir.scopes import check_visible
-from weft_graph.ir.thread_stacks import tracing
+from weft_graph.ir.thread_stacks import tracing_depth
 from weft_graph.ops import array
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import compatible_dims
@@ -113,7 +113,7 @@ def gradients(
     mode = _mode(unconnected_gradients)
     targets = [builder.convert_to_tensor(y) for y in _as_list(ys)]
     xs_outputs = [_source(x) for x in _as_list(xs)]
-    sources = [_here(x) for x in xs_outputs]
+    sources = [_find_capture(x) for x in xs_outputs]
     starts = _as_list(grad_ys) if grad_ys is not None else [None] * len(targets)
     if len(starts) != len(targets):
         raise errors.InvalidArgumentError(
@@ -126,12 +126,12 @@ def gradients(
     check_same_graph([*targets, *sources])
     stops = {_source(s) for s in _as_list([] if stop_gradients is None else stop_gradients)}
     enclosing = EnclosingGraph(graph, xs_outputs, stops)
-    stops |= {_here(s) for s in stops}
+    stops |= {_find_capture(s) for s in stops}
     with (
-        paused_gc(),
+        pause_gc(),
         graph.as_default(),
         graph.name_scope(name or "gradients") as scope,
-        naming_calls(scope),
+        name_calls(scope),
         graph.under_construction(),
     ):
         level = current_context(graph)
@@ -174,9 +174,9 @@ def _source(x: Any) -> Output:
     return x if isinstance(x, Output) else builder.convert_to_tensor(x)
 
 
-def _here(output: Output) -> Output:
+def _find_capture(output: Output) -> Output:
     """Return an output's capture in the function body under construction, if there is one."""
-    return get_default_graph().capture(output) if tracing() else output
+    return get_default_graph().capture(output) if tracing_depth() else output
 
 
 def _sum(a: Grad | None, b: Grad | None) -> Grad | None:

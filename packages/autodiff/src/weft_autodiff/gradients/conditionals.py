@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from weft_autodiff.gradients.path import Path
-from weft_autodiff.gradients.units import captured
+from weft_autodiff.gradients.units import captured_values
 from weft_autodiff.gradients.values import (
     Grad,
     as_dense,
@@ -50,7 +50,7 @@ def differentiate_conditional(
     totals: list[Totals] = []
     for branch, forward in zip(backward.branches, conditional.branches, strict=True):
         branch.forward = forward
-        branch.recall = None if context is None else _recall_around(walk)
+        branch.recall = None if context is None else _outer_recall(walk)
         with branch.open():
             totals.append(_walk_branch(walk, forward, grads, path))
     joined = dict.fromkeys(value for total in totals for value in total)
@@ -58,7 +58,7 @@ def differentiate_conditional(
     _merge(walk, backward, merged, totals)
 
 
-def _recall_around(walk: Walk) -> Recall | None:
+def _outer_recall(walk: Walk) -> Recall | None:
     return None if walk.loop is None else walk.loop.context.recall
 
 
@@ -74,18 +74,20 @@ def _walk_branch(
     inner = walk.inner(forward, walk.loop, pushed)
     targets = []
     for output, grad in grads.items():
-        target = _inside(output, forward)
+        target = _find_in_branch(output, forward)
         if grad is not None and target is not None:
             inner.receive(target, grad)
             targets.append(target)
-    uses = {v: i for v, i in captured(forward).items() if is_trainable(v) and path.leads_to(v)}
+    uses = {
+        v: i for v, i in captured_values(forward).items() if is_trainable(v) and path.leads_to(v)
+    }
     uses.update({source: source for source in path.sources_in(forward)})
-    inner.back(targets, list(uses.values()), set(captured(forward).values()))
+    inner.back(targets, list(uses.values()), set(captured_values(forward).values()))
     grads_of_uses = {value: inner.total(inside) for value, inside in uses.items()}
     return {value: grad for value, grad in grads_of_uses.items() if grad is not None}
 
 
-def _inside(output: Output, branch: CondContext) -> Output | None:
+def _find_in_branch(output: Output, branch: CondContext) -> Output | None:
     """Return an output's counterpart in a branch: its result, the output itself, or None."""
     if is_inside(output, branch):
         return output
@@ -103,10 +105,10 @@ def _is_passed_on(
     Such values are those inside the branch or its forward branch, and stacks.
     """
     grads = [total[value] for total in totals if value in total]
-    places = [
-        place for branch in conditional.branches for place in (branch, branch.forward) if place
+    graphs = [
+        graph for branch in conditional.branches for graph in (branch, branch.forward) if graph
     ]
-    if any(is_inside(value, place) for place in places) or any(_is_stack(grad) for grad in grads):
+    if any(is_inside(value, graph) for graph in graphs) or any(_is_stack(grad) for grad in grads):
         for grad in grads:
             walk.receive(value, grad)
         return True

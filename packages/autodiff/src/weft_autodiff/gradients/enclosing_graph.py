@@ -86,6 +86,6 @@ class _OuterWalk(Walk):
         )
 
     @contextmanager
-    def marking(self, node: Node) -> Iterator[None]:
+    def mark_nodes(self, node: Node) -> Iterator[None]:
         """Mark nothing, because the node is in another graph."""
         yield

@@ -48,19 +48,19 @@ class Source(NamedTuple):
     """
 
     what: str
-    place: int
+    position: int
     value: Output | None = None
 
     def of(self, op: Node, grads: Sequence[Grad | None], graph: Graph) -> Output:
         """Return the input, for one call."""
         if self.what == "input":
-            return op.inputs[self.place]
+            return op.inputs[self.position]
         if self.what == "output":
-            return op.outputs[self.place]
+            return op.outputs[self.position]
         if self.what == "captured":
             assert self.value is not None
-            return graph.capture(self.value) if thread_stacks.tracing() else self.value
-        grad = grads[self.place]
+            return graph.capture(self.value) if thread_stacks.tracing_depth() else self.value
+        grad = grads[self.position]
         if self.what == "grad":
             dense = as_dense(grad)
             assert dense is not None
@@ -103,7 +103,7 @@ def gradient_function(function: Function, kinds: tuple[Kind, ...]) -> GradientFu
     gradient: GradientFunction | None = function.gradients.get(kinds)
     if gradient is None:
         library = function.graph.functions
-        with library.reserved(f"{function.name}_grad") as name:
+        with library.reserve_name(f"{function.name}_grad") as name:
             try:
                 gradient = deeper(_Builder(function, kinds, name).build)
             finally:
@@ -145,41 +145,43 @@ class _Builder:
             grads = gradients(ys, arguments, starts, name=scope_name(graph.name))
             results, output_kinds = self._results(arguments, grads)
         self._take_from_inputs(copies)
-        return self._finish([self._resolved(result) for result in results], output_kinds)
+        return self._finish([self._resolve(result) for result in results], output_kinds)
 
     # ------------------------------------------------------------------ inputs
 
-    def _input(self, like: Output, place: int) -> Output:
-        self._sources.append(Source("input", place))
-        return self._graph.add_input_like(like, _last(like.node.name))
+    def _input(self, like: Output, index: int) -> Output:
+        self._sources.append(Source("input", index))
+        return self._graph.add_input_like(like, _last_component(like.node.name))
 
     def _saved_inputs(self) -> dict[Output, Output]:
         """Return the inputs that provide values read from state, by value."""
         function = self._function
-        places = saved_values.places_of(function.outputs)
+        positions = saved_values.output_positions(function.outputs)
         inputs: dict[Output, Output] = {}
         for value in saved_values.values_from_state(function.graph.nodes):
-            if value in places:
-                self._sources.append(Source("output", places[value]))
+            if value in positions:
+                self._sources.append(Source("output", positions[value]))
                 dtype = value.dtype.base_dtype
-                inputs[value] = self._graph.add_input(dtype, value.dims, _last(value.node.name))
+                inputs[value] = self._graph.add_input(
+                    dtype, value.dims, _last_component(value.node.name)
+                )
         return inputs
 
-    def _start(self, place: int, kind: Kind) -> Grad | None:
+    def _start(self, index: int, kind: Kind) -> Grad | None:
         """Return the gradient of an output as inputs of the function."""
-        like = self._function.outputs[place]
+        like = self._function.outputs[index]
         dtype, dims = like.dtype.base_dtype, like.dims
         if not kind:
             return None
         add = self._graph.add_input
         if kind == "dense":
-            self._sources.append(Source("grad", place))
-            return add(dtype, dims, f"grad_{place}")
-        self._sources += [Source("values", place), Source("indices", place)]
+            self._sources.append(Source("grad", index))
+            return add(dtype, dims, f"grad_{index}")
+        self._sources += [Source("values", index), Source("indices", index)]
         rows = None if dims is None else (None, *dims[1:])
         return IndexedSlices(
-            add(dtype, rows, f"grad_{place}_values"),
-            add(dtypes.as_dtype(kind), (None,), f"grad_{place}_indices"),
+            add(dtype, rows, f"grad_{index}_values"),
+            add(dtypes.as_dtype(kind), (None,), f"grad_{index}_indices"),
         )
 
     def _await_recursion(self) -> None:
@@ -207,7 +209,7 @@ class _Builder:
             self._graph,
             function,
             arguments,
-            stand=self._stand,
+            stand=self._stand_in,
             keeps=lambda _, other: not (state.returns_state(other) or effects.reach(other)),
         )
         for node in function.graph.nodes:
@@ -215,7 +217,7 @@ class _Builder:
             inside = None if counterpart is None else innermost(counterpart)
             if counterpart is not None and inside is not None and self._is_known(node):
                 with inside.open():
-                    outputs = self._given(node, counterpart.inputs)
+                    outputs = self._make_identities(node, counterpart.inputs)
                 for output, other in zip(node.outputs, outputs, strict=True):
                     self._graph.replace_uses(copies.outputs[output], other, reason="given")
                     copies.outputs[output] = other
@@ -224,10 +226,10 @@ class _Builder:
     def _is_known(self, node: Node) -> bool:
         return bool(node.outputs) and all(output in self._saved for output in node.outputs)
 
-    def _stand(self, node: Node, inputs: Sequence[Output]) -> Sequence[Output] | None:
-        return self._given(node, inputs) if self._is_known(node) else None
+    def _stand_in(self, node: Node, inputs: Sequence[Output]) -> Sequence[Output] | None:
+        return self._make_identities(node, inputs) if self._is_known(node) else None
 
-    def _given(self, node: Node, inputs: Sequence[Output]) -> Sequence[Output]:
+    def _make_identities(self, node: Node, inputs: Sequence[Output]) -> Sequence[Output]:
         """Return identities of a node's saved values, differentiated by the node's own gradient.
 
         The identities have the node's inputs as their inputs, because that gradient leads to them.
@@ -260,9 +262,9 @@ class _Builder:
                 outputs[output] = value
         self._replacements = outputs
         for output, copy in copies.outputs.items():
-            copies.outputs[output] = self._resolved(copy)
+            copies.outputs[output] = self._resolve(copy)
 
-    def _resolved(self, output: Output) -> Output:
+    def _resolve(self, output: Output) -> Output:
         while output in self._replacements:
             output = self._replacements[output]
         return output
@@ -380,5 +382,5 @@ def _type_of(like: Output) -> DType:
     return like.dtype.base_dtype
 
 
-def _last(name: str) -> str:
+def _last_component(name: str) -> str:
     return name.rpartition("/")[2]

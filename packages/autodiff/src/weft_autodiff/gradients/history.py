@@ -46,7 +46,7 @@ class History:
     def close(self) -> None:
         """Finish the counter; no value can be saved after this."""
         with self.loop.open():
-            with self.loop.graph.control_dependencies(waiting_for(self._pushes)):
+            with self.loop.graph.control_dependencies(join_nodes(self._pushes)):
                 following = self._builder.inside(self._position) + 1
             self._builder.close(self._position, following)
 
@@ -67,7 +67,9 @@ class History:
             return context.capture(node.inputs[0])
         if node.role is Role.CONSTANT:
             with context.open():
-                return constant_of(node.attrs["value"], node.attrs["dtype"], name=_last(node.name))
+                return constant_of(
+                    node.attrs["value"], node.attrs["dtype"], name=_last_component(node.name)
+                )
         handle = self._make_stack(output)
         if self.again:
             handle = self._copy(context, handle, output)
@@ -115,7 +117,7 @@ def pop(context: ControlFlowContext, handle: Output, like: Output) -> Output:
     return value
 
 
-def waiting_for(nodes: list[Node]) -> list[Node]:
+def join_nodes(nodes: list[Node]) -> list[Node]:
     """Return nodes that run after all `nodes` have finished or are dead, as in untaken branches."""
     if all(isinstance(node.context, WhileContext) for node in nodes):
         return nodes
@@ -124,5 +126,5 @@ def waiting_for(nodes: list[Node]) -> list[Node]:
         return [primitives.control_trigger()]
 
 
-def _last(name: str) -> str:
+def _last_component(name: str) -> str:
     return name.rpartition("/")[2]

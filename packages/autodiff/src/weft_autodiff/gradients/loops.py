@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from weft_autodiff.gradients.history import History, new_stack, pop, waiting_for
+from weft_autodiff.gradients.history import History, join_nodes, new_stack, pop
 from weft_autodiff.gradients.path import Path
 from weft_autodiff.gradients.units import initial_value, push_of
 from weft_autodiff.gradients.values import Grad, as_dense, is_trainable, shape_for, zeros_for
@@ -151,7 +151,7 @@ class BackwardLoop:
                 comparison.greater_equal(self._builder.merged(counter), 1, name="b_count_more")
             )
             sums = self._body(variables)
-            with graph.control_dependencies(waiting_for(self._stacked)):
+            with graph.control_dependencies(join_nodes(self._stacked)):
                 left = self._builder.inside(counter) - 1
             self._close(left, sums)
             results = [self._builder.leave(i) for i in range(len(context.merges))]
@@ -184,9 +184,9 @@ class BackwardLoop:
         present = [part for part in parts if part is not None]
         dims = self.forward.merges[position].outputs[0].dims
         if not present:
-            return _of_shape(zeros_for(self.forward.switches[position].outputs[1]), dims)
+            return _set_static_shape(zeros_for(self.forward.switches[position].outputs[1]), dims)
         grad = present[0] if len(present) == 1 else out("AddN", [present])
-        return _of_shape(grad, dims)
+        return _set_static_shape(grad, dims)
 
     def _close(self, left: Output, sums: Sequence[_Sum]) -> None:
         following = [left, *self._next]
@@ -263,7 +263,7 @@ class _Sum:
         dims = zeros.dims
         position = loop.variable(zeros, dims)
         self._positions = [position]
-        self.following = [_of_shape(loop.inside(position) + total, dims)]
+        self.following = [_set_static_shape(loop.inside(position) + total, dims)]
 
     def _collect(self, loop: BackwardLoop, total: IndexedSlices) -> None:
         for part in (total.values, total.indices):
@@ -315,7 +315,7 @@ def _with_flow(array: TensorArray, flow: Output) -> TensorArray:
     return rebuild(array, flow)
 
 
-def _of_shape(value: Output, dims: Dims) -> Output:
+def _set_static_shape(value: Output, dims: Dims) -> Output:
     """Return `value` with the static shape of its variable."""
     if fits(value.dims, dims):
         return value

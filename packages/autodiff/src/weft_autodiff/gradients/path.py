@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft_autodiff.gradients.units import Level, Unit, inputs_of, made_by_hand, unit_of
+from weft_autodiff.gradients.units import Level, Unit, inputs_of, manual_loop_error, unit_of
 from weft_graph.control_flow.context import CondContext, WhileContext, context_of, is_inside
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
@@ -37,7 +37,7 @@ class Path:
         self.units: list[Unit] = []
         if graph.has_contexts:
             self._plain = False
-            self._note_inside(sources)
+            self._note_conditionals(sources)
             needed = self._needed_units(targets)
         else:
             self._plain = True
@@ -82,9 +82,9 @@ class Path:
             return
         for source in merge.inputs:
             if is_back_edge(merge, source) and self.leads_to(source):
-                raise made_by_hand(merge)
+                raise manual_loop_error(merge)
 
-    def _note_inside(self, sources: Sequence[Output]) -> None:
+    def _note_conditionals(self, sources: Sequence[Output]) -> None:
         """Record the conditionals that contain sources."""
         for source in sources:
             context = context_of(source)

@@ -30,7 +30,7 @@ def unit_of(output: Output, level: Level) -> Unit:
         node = node if push is None else push
     elif node.context is None:
         return conditional_of(node) or node if node.role is Role.MERGE else node
-    around = _shared(innermost(node), level)
+    around = _common_level(innermost(node), level)
     if node.role is Role.EXIT and node.context is not None and node.context.outer is around:
         assert isinstance(node.context, WhileContext)
         return node.context
@@ -47,7 +47,7 @@ def unit_of(output: Output, level: Level) -> Unit:
     return inner.conditional
 
 
-def _shared(context: ControlFlowContext | None, level: Level) -> Level:
+def _common_level(context: ControlFlowContext | None, level: Level) -> Level:
     """Return the innermost context that contains both contexts."""
     around = level
     while around is not None and (context is None or not context.is_inside(around)):
@@ -71,7 +71,7 @@ def inputs_of(unit: Unit) -> list[Output]:
         return [initial_value(merge) for merge in unit.merges] + list(unit.invariants)
     inputs: dict[Output, None] = {}
     for branch in unit.branches:
-        inputs.update(dict.fromkeys(captured(branch)))
+        inputs.update(dict.fromkeys(captured_values(branch)))
     return list(inputs)
 
 
@@ -80,7 +80,7 @@ def initial_value(merge: Node) -> Output:
     return merge.inputs[0].node.inputs[0]
 
 
-def captured(branch: CondContext) -> dict[Output, Output]:
+def captured_values(branch: CondContext) -> dict[Output, Output]:
     """Return the outer values that a branch captures, with their counterparts in it."""
     return {
         inside.node.inputs[0]: inside
@@ -104,7 +104,7 @@ def push_of(handle: Output) -> Node | None:
     return None
 
 
-def made_by_hand(node: Node) -> errors.UnimplementedError:
+def manual_loop_error(node: Node) -> errors.UnimplementedError:
     """Return the error for a loop without a context, which its gradient requires."""
     return errors.UnimplementedError(
         f"the gradient of {node.name!r} requires control flow that was built by cond or "

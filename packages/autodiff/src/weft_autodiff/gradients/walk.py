@@ -12,7 +12,7 @@ from weft_autodiff.gradients.units import Level, unit_of
 from weft_autodiff.gradients.values import Grad, add_all, all_before_any, as_dense
 from weft_graph.control_flow.context import Conditional, ControlFlowContext, WhileContext
 from weft_graph.ir.graph import Graph
-from weft_graph.ir.jit_scope import marks_of
+from weft_graph.ir.jit_scope import compile_hints
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
 
@@ -134,7 +134,7 @@ class Walk:
             assert dense is not None
             self.receive(node.inputs[0], self.loop.push(dense))
             return
-        with self.marking(node), self._scope(node.name), self._colocation(node):
+        with self.mark_nodes(node), self._scope(node.name), self._colocation(node):
             needed = [path.leads_to(source) for source in node.inputs]
             input_grads = apply_gradient(node, grads, needed)
             results = [
@@ -162,11 +162,11 @@ class Walk:
         return self.graph.colocate_with(node) if self.colocate else nullcontext()
 
     @contextmanager
-    def marking(self, node: Node) -> Iterator[None]:
+    def mark_nodes(self, node: Node) -> Iterator[None]:
         """Mark the nodes made inside as belonging to the gradient of `node`."""
         start = len(self.graph.nodes)
         yield
-        marks = marks_of(node)
+        marks = compile_hints(node)
         for new_node in self.graph.nodes[start:]:
             if new_node.forward is None:
                 new_node.forward = node

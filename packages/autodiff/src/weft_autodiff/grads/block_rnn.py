@@ -15,7 +15,9 @@ from weft_tensor import errors
 Grads = list[Output | None]
 
 
-def _flowing(node: Node, grads: tuple[Output | None, ...], states: tuple[str, ...]) -> list[Output]:
+def _fill_missing(
+    node: Node, grads: tuple[Output | None, ...], states: tuple[str, ...]
+) -> list[Output]:
     """Return the gradients of the states, with zeros for missing ones.
 
     Raises: NotFoundError: a gate has a gradient.
@@ -35,8 +37,8 @@ def _flowing(node: Node, grads: tuple[Output | None, ...], states: tuple[str, ..
 
 def _layer(version: str) -> None:
     @RegisterGradient(f"BlockLSTM{version}", accepts_none=True)
-    def of_forward(node: Node, *grads: Output | None) -> Grads:
-        flowing = _flowing(node, grads, ("cs", "h"))
+    def gradient_of_forward(node: Node, *grads: Output | None) -> Grads:
+        flowing = _fill_missing(node, grads, ("cs", "h"))
         attrs = {"use_peephole": node.attrs["use_peephole"]}
         inputs = [*node.inputs, *node.outputs, *flowing]
         return [None, *create(f"BlockLSTMGrad{version}", inputs, attrs).outputs]
@@ -57,7 +59,7 @@ def _sides(rows: Output, weights: Output, x: Output, h: Output) -> tuple[list[Ou
 
 @RegisterGradient("LSTMBlockCell", accepts_none=True)
 def _lstm_cell(node: Node, *grads: Output | None) -> Grads:
-    flowing = _flowing(node, grads, ("cs", "h"))
+    flowing = _fill_missing(node, grads, ("cs", "h"))
     attrs = {"use_peephole": node.attrs["use_peephole"]}
     inputs = [*node.inputs, *node.outputs[:-1], *flowing]
     by_cs, gates, *peepholes = create("LSTMBlockCellGrad", inputs, attrs).outputs
@@ -68,7 +70,7 @@ def _lstm_cell(node: Node, *grads: Output | None) -> Grads:
 
 @RegisterGradient("GRUBlockCell", accepts_none=True)
 def _gru_cell(node: Node, *grads: Output | None) -> Grads:
-    (flowing,) = _flowing(node, grads, ("h",))
+    (flowing,) = _fill_missing(node, grads, ("h",))
     inputs = [*node.inputs, *node.outputs[:3], flowing]
     by_x, by_h, c, gates = create("GRUBlockCellGrad", inputs).outputs
     (x, h), r = node.inputs[:2], node.outputs[0]
@@ -77,7 +79,7 @@ def _gru_cell(node: Node, *grads: Output | None) -> Grads:
     return [by_x, by_h, by_gates, by_c, out("BiasAddGrad", [gates]), out("BiasAddGrad", [c])]
 
 
-def _none(node: Node, *grads: Output | None) -> Grads:
+def _raise_not_differentiable(node: Node, *grads: Output | None) -> Grads:
     raise errors.NotFoundError(
         f"the gradient {node.type} is not differentiable, as in TensorFlow: for second "
         "derivatives use dynamic_rnn with a cell of nn.rnn_cell",
@@ -87,4 +89,4 @@ def _none(node: Node, *grads: Output | None) -> Grads:
 
 
 for _op in ("BlockLSTMGrad", "BlockLSTMGradV2", "LSTMBlockCellGrad", "GRUBlockCellGrad"):
-    RegisterGradient(_op)(_none)
+    RegisterGradient(_op)(_raise_not_differentiable)

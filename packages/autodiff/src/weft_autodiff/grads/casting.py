@@ -27,24 +27,24 @@ def _complex(node: Node, grad: Output) -> list[Output | None]:
     return sum_to_shapes(node, _part("Real", grad), _part("Imag", grad))
 
 
-def _joined(real: Output, imag: Output, like: Output) -> Output:
+def _join_complex(real: Output, imag: Output, like: Output) -> Output:
     return out("Complex", [real, imag], {"Tout": like.dtype})
 
 
 @RegisterGradient("Real")
 def _real(node: Node, grad: Output) -> Output:
-    return _joined(grad, scalar_like(0, grad), node.inputs[0])
+    return _join_complex(grad, scalar_like(0, grad), node.inputs[0])
 
 
 @RegisterGradient("Imag")
 def _imag(node: Node, grad: Output) -> Output:
-    return _joined(scalar_like(0, grad), grad, node.inputs[0])
+    return _join_complex(scalar_like(0, grad), grad, node.inputs[0])
 
 
 @RegisterGradient("Angle")
 def _angle(node: Node, grad: Output) -> Output:
     x = node.inputs[0]
-    return out("RealDiv", [_joined(scalar_like(0, grad), grad, x), out("Conj", [x])])
+    return out("RealDiv", [_join_complex(scalar_like(0, grad), grad, x), out("Conj", [x])])
 
 
 @RegisterGradient("Conj")

@@ -124,7 +124,7 @@ def shape_of(value: Output) -> Output:
     return out("Shape", [value])
 
 
-def like_shape(grad: Output, value: Output) -> Output:
+def reshape_like(grad: Output, value: Output) -> Output:
     """Reshape `grad` to the shape of `value`; return it unchanged if it has that shape."""
     dims = value.dims
     if dims is not None and None not in dims and grad.dims == dims:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft_autodiff.gradients.units import made_by_hand
+from weft_autodiff.gradients.units import manual_loop_error
 from weft_autodiff.gradients.values import zeros_for
 from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.node import Node
@@ -44,12 +44,12 @@ def _merge(op: Node, grad: Any, _: Any) -> list[Any]:
     """Return the gradient of a loop variable inside its loop, where it starts a new iteration."""
     if op.context is not None and op.context.repeats:
         return [None] * len(op.inputs)
-    raise made_by_hand(op)
+    raise manual_loop_error(op)
 
 
 @RegisterGradient("Exit")
 @RegisterGradient("RefExit")
 @RegisterGradient("NextIteration")
 @RegisterGradient("RefNextIteration")
-def _by_hand_only(op: Node, grad: Any) -> Any:
-    raise made_by_hand(op)
+def _raise_manual_loop(op: Node, grad: Any) -> Any:
+    raise manual_loop_error(op)

@@ -20,14 +20,14 @@ def _register(forward: str, by_input: str, by_filter: str, typed_sizes: bool = F
     def call(op: str, inputs: list[Output], node: Node) -> Output:
         return out(op, inputs, attrs_of(node, op))
 
-    def of_forward(node: Node, grad: Output) -> list[Output | None]:
+    def gradient_of_forward(node: Node, grad: Output) -> list[Output | None]:
         x, filters = node.inputs
         return [
             call(by_input, [shape_of(x), filters, grad], node),
             call(by_filter, [x, shape_of(filters), grad], node),
         ]
 
-    def of_input(node: Node, grad: Output) -> list[Output | None]:
+    def gradient_of_input_backprop(node: Node, grad: Output) -> list[Output | None]:
         _, filters, upstream = node.inputs
         return [
             None,
@@ -35,7 +35,7 @@ def _register(forward: str, by_input: str, by_filter: str, typed_sizes: bool = F
             call(forward, [grad, filters], node),
         ]
 
-    def of_filter(node: Node, grad: Output) -> list[Output | None]:
+    def gradient_of_filter_backprop(node: Node, grad: Output) -> list[Output | None]:
         x, _, upstream = node.inputs
         return [
             call(by_input, [shape_of(x), grad, upstream], node),
@@ -43,9 +43,9 @@ def _register(forward: str, by_input: str, by_filter: str, typed_sizes: bool = F
             call(forward, [x, grad], node),
         ]
 
-    RegisterGradient(forward)(of_forward)
-    RegisterGradient(by_input)(of_input)
-    RegisterGradient(by_filter)(of_filter)
+    RegisterGradient(forward)(gradient_of_forward)
+    RegisterGradient(by_input)(gradient_of_input_backprop)
+    RegisterGradient(by_filter)(gradient_of_filter_backprop)
 
 
 _register("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter")

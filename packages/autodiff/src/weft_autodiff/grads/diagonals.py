@@ -49,7 +49,7 @@ def _form(node: Node) -> tuple[str, dict[str, str]]:
     return ("V2", {}) if align is None else ("V3", {"align": align})
 
 
-def _picked(node: Node, matrices: Output, k: Output) -> Output:
+def _pick_diagonals(node: Node, matrices: Output, k: Output) -> Output:
     version, align = _form(node)
     padding = convert_to_tensor(0, matrices.dtype)
     return out("MatrixDiagPart" + version, [matrices, k, padding], align)
@@ -64,7 +64,7 @@ def _put(node: Node, matrices: Output, diagonal: Output, k: Output) -> Output:
 @RegisterGradient("MatrixDiagV3")
 def _matrix_diag_v3(node: Node, grad: Output) -> Gradients:
     diagonal, k = node.inputs[:2]
-    selected = _picked(node, grad, k)
+    selected = _pick_diagonals(node, grad, k)
     around = reduce_sum(_put(node, grad, zeros_like(diagonal), k))
     return [selected, None, None, None, around]
 
@@ -81,7 +81,7 @@ def _matrix_diag_part_v3(node: Node, grad: Output) -> Gradients:
 @RegisterGradient("MatrixSetDiagV3")
 def _matrix_set_diag_v3(node: Node, grad: Output) -> Gradients:
     _, diagonal, k = node.inputs
-    return [_put(node, grad, zeros_like(diagonal), k), _picked(node, grad, k), None]
+    return [_put(node, grad, zeros_like(diagonal), k), _pick_diagonals(node, grad, k), None]
 
 
 @RegisterGradient("MatrixBandPart")

@@ -32,7 +32,7 @@ def _lengths(node: Node) -> np.ndarray | Output:
     return node.inputs[1] if lengths is None else lengths
 
 
-def _doubled(node: Node, like: Output) -> Output:
+def _frequency_weights(node: Node, like: Output) -> Output:
     """Return 2 for each frequency that represents two, else 1, for the last transformed axis."""
     length = node.inputs[1][-1]
     half = out("AddV2", [out("FloorDiv", [length, 2]), 1])
@@ -49,7 +49,7 @@ def _doubled(node: Node, like: Output) -> Output:
     return out("Reshape", [factors, shape])
 
 
-def _like_input(grad: Output, node: Node) -> Output:
+def _pad_to_input(grad: Output, node: Node) -> Output:
     """Return the gradient, with zeros for elements that the transform does not read."""
     x = node.inputs[0]
     if None not in (grad.dims or (None,)) and grad.dims == x.dims:
@@ -71,33 +71,33 @@ for _suffix, _rank in (("", 1), ("2D", 2), ("3D", 3)):
     _complex(f"IFFT{_suffix}", f"FFT{_suffix}", _rank, True)
 
 
-def _over_axes(op: str, back: str, inverse: bool) -> None:
+def _register_fft_gradient(op: str, back: str, inverse: bool) -> None:
     @RegisterGradient(op)
     def gradient(node: Node, grad: Output) -> Gradients:
         result, count = out(back, [grad, *node.inputs[1:]]), _count(_lengths(node), grad)
         result = div(result, count) if inverse else mul(result, count)
-        return [_like_input(result, node), None, None]
+        return [_pad_to_input(result, node), None, None]
 
 
-_over_axes("FFTND", "IFFTND", False)
-_over_axes("IFFTND", "FFTND", True)
+_register_fft_gradient("FFTND", "IFFTND", False)
+_register_fft_gradient("IFFTND", "FFTND", True)
 
 
 def _real(suffix: str) -> None:
     @RegisterGradient(f"RFFT{suffix}")
     def forward(node: Node, grad: Output) -> Gradients:
-        scaled = div(grad, _doubled(node, grad))
+        scaled = div(grad, _frequency_weights(node, grad))
         attrs = {"Treal": node.inputs[0].dtype.base_dtype}
         result = out(f"IRFFT{suffix}", [scaled, *node.inputs[1:]], attrs)
-        result = _like_input(mul(result, _count(_lengths(node), result)), node)
+        result = _pad_to_input(mul(result, _count(_lengths(node), result)), node)
         return [result, *[None] * (len(node.inputs) - 1)]
 
     @RegisterGradient(f"IRFFT{suffix}")
     def inverse(node: Node, grad: Output) -> Gradients:
         attrs = {"Tcomplex": node.inputs[0].dtype.base_dtype}
         result = out(f"RFFT{suffix}", [grad, *node.inputs[1:]], attrs)
-        result = div(mul(result, _doubled(node, result)), _count(_lengths(node), result))
-        return [_like_input(result, node), *[None] * (len(node.inputs) - 1)]
+        result = div(mul(result, _frequency_weights(node, result)), _count(_lengths(node), result))
+        return [_pad_to_input(result, node), *[None] * (len(node.inputs) - 1)]
 
 
 for _suffix in ("", "2D", "3D", "ND"):

@@ -33,14 +33,14 @@ from weft_graph.passes.inline import function_of
 def _call(op: Node, *grads: Grad | None) -> Sequence[Any]:
     function = function_of(op)
     if function.python_gradient is not None:
-        return _by_python(op, function, grads)
+        return _apply_python_gradient(op, function, grads)
     if function.gradient_name is not None:
-        return _by_function(op, function, grads)
+        return _apply_function_gradient(op, function, grads)
     gradient = gradient_function(function, kinds_of(op, grads))
-    return _called(op, gradient, grads)
+    return _call_gradient(op, gradient, grads)
 
 
-def _called(
+def _call_gradient(
     op: Node, gradient: GradientFunction, grads: Sequence[Grad | None]
 ) -> list[Grad | None]:
     function = gradient.function
@@ -69,7 +69,7 @@ def _dense_or_zeros(op: Node, grads: Sequence[Grad | None], count: int) -> list[
     ]
 
 
-def _by_python(op: Node, function: Function, grads: Sequence[Grad | None]) -> list[Any]:
+def _apply_python_gradient(op: Node, function: Function, grads: Sequence[Grad | None]) -> list[Any]:
     """Return the gradient built by the function's custom gradient in Python."""
     answer = function.python_gradient(op, *_dense_or_zeros(op, grads, function.results))
     results = list(answer) if isinstance(answer, list | tuple) else [answer]
@@ -79,7 +79,9 @@ def _by_python(op: Node, function: Function, grads: Sequence[Grad | None]) -> li
     return results
 
 
-def _by_function(op: Node, function: Function, grads: Sequence[Grad | None]) -> list[Any]:
+def _apply_function_gradient(
+    op: Node, function: Function, grads: Sequence[Grad | None]
+) -> list[Any]:
     """Return the gradient computed by a function of the library: one result for each input."""
     assert function.gradient_name is not None
     other = op.graph.functions[function.gradient_name]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft_autodiff.grads.array import all_axes
-from weft_autodiff.grads.common import ints, like_shape, shape_of
+from weft_autodiff.grads.common import ints, reshape_like, shape_of
 from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.builder import constant_of, create, out
 from weft_graph.ir.indexed_slices import IndexedSlices
@@ -92,16 +92,16 @@ class _Blocks:
         transposed = out("Transpose", [blocks, ints([0, 2, 1, 3])])
         rows = out("Reshape", [transposed, _pack([_multiply(lead, gathered), outer, inner])])
         if lead == 1:
-            places = out("Reshape", [self.indices, _pack([gathered])])
+            positions = out("Reshape", [self.indices, _pack([gathered])])
         else:
-            places = self._shifted(
+            positions = self._shift_indices(
                 out("Reshape", [self.indices, _pack([lead, gathered])]), lead, size
             )
-        total = out("UnsortedSegmentSum", [rows, places, _multiply(lead, size)])
+        total = out("UnsortedSegmentSum", [rows, positions, _multiply(lead, size)])
         back = out("Reshape", [total, _pack([lead, size, outer, inner])])
-        return like_shape(out("Transpose", [back, ints([0, 2, 1, 3])]), params)
+        return reshape_like(out("Transpose", [back, ints([0, 2, 1, 3])]), params)
 
-    def _shifted(self, table: Output, lead: Any, size: Any) -> Output:
+    def _shift_indices(self, table: Output, lead: Any, size: Any) -> Output:
         """Return indices into the concatenation of all batches."""
         kind = table.dtype.base_dtype
         numbers = out("Range", [0, lead, 1])
@@ -201,12 +201,12 @@ def _scatter_update(op: Node, grad: Output) -> list[Output | None]:
 def _dynamic_partition(op: Node, *grads: Output) -> list[Output | None]:
     data, partitions = op.inputs
     numbers = out("Range", [0, out("Size", [partitions]), 1])
-    places = create(
+    positions = create(
         "DynamicPartition",
-        [like_shape(numbers, partitions), partitions],
+        [reshape_like(numbers, partitions), partitions],
         {"num_partitions": op.attrs["num_partitions"]},
     ).outputs
-    stitched = out("DynamicStitch", [list(places), list(grads)])
+    stitched = out("DynamicStitch", [list(positions), list(grads)])
     return [out("Reshape", [stitched, shape_of(data)]), None]
 
 

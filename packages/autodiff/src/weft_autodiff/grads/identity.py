@@ -9,12 +9,12 @@ from weft_graph.ir.builder import out
 from weft_graph.ir.node import Node, Output
 
 
-def _same(op: Node, grad: Any) -> Any:
+def _pass_gradient(op: Node, grad: Any) -> Any:
     return grad
 
 
 for _op in ("Identity", "Snapshot", "EnsureShape"):
-    RegisterGradient(_op, accepts_sparse=True)(_same)
+    RegisterGradient(_op, accepts_sparse=True)(_pass_gradient)
 
 
 @RegisterGradient("IdentityN", accepts_none=True, accepts_sparse=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft_autodiff.grads.common import ints, like_shape
+from weft_autodiff.grads.common import ints, reshape_like
 from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.builder import constant_of, create, out
 from weft_graph.ir.node import Node, Output
@@ -30,9 +30,9 @@ def _cut(grad: Output, parts: Sequence[Output], axis: Output) -> list[Output]:
         vector = ints(sizes)
     else:
         # A negative axis counts from the end of the shape as it does from that of the tensor.
-        place = out("FloorMod", [axis, out("Rank", [grad])])
+        position = out("FloorMod", [axis, out("Rank", [grad])])
         shapes = [out("Shape", [part]) for part in parts]
-        vector = out("Pack", [[out("GatherV2", [shape, place, 0]) for shape in shapes]])
+        vector = out("Pack", [[out("GatherV2", [shape, position, 0]) for shape in shapes]])
     return list(create("SplitV", [grad, vector, axis], {"num_split": len(parts)}).outputs)
 
 
@@ -91,4 +91,4 @@ def _tile(op: Node, grad: Output) -> list[Output | None]:
         table = out("Pack", [[multiples, counts]], {"axis": 1})
         shape = out("Reshape", [table, ints([-1])])
         axes = out("Range", [0, out("Size", [shape]), 2])
-    return [like_shape(out("Sum", [out("Reshape", [grad, shape]), axes]), x), None]
+    return [reshape_like(out("Sum", [out("Reshape", [grad, shape]), axes]), x), None]

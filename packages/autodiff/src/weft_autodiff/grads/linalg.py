@@ -212,14 +212,14 @@ def _svd(node: Node, to_s: Output, to_u: Output, to_v: Output) -> Output:
     inverse = out("DivNoNan", [scalar_like(1, s), s])
     inverse = _expand(inverse, -2)
 
-    def turned(vectors: Output, grad: Output) -> tuple[Output, Output]:
+    def split_by_span(vectors: Output, grad: Output) -> tuple[Output, Output]:
         """Return the component in the span of the singular vectors, and the one outside of it."""
         product = _product(vectors, grad, adjoint_a=True)
         skew = mul(factors, _sub(product, _adjoint(product)))
         return skew, _sub(grad, _product(vectors, product))
 
-    skew_u, outside_u = turned(u, to_u)
-    skew_v, outside_v = turned(v, to_v)
+    skew_u, outside_u = split_by_span(u, to_u)
+    skew_v, outside_v = split_by_span(v, to_v)
     inner = _add(mul(skew_u, scale), out("MatrixDiag", [to_s]))
     inner = _add(inner, mul(_expand(s, -1), skew_v))
     left = _add(_product(u, inner), mul(outside_u, inverse))
@@ -257,11 +257,11 @@ def _tall_qr(q: Output, r: Output, to_q: Output, to_r: Output) -> Output:
     product = _product(q, to_q, adjoint_a=True)
     upper = _product(r, to_r, adjoint_b=True)
     skew = _add(_sub(product, _adjoint(product)), _sub(upper, _adjoint(upper)))
-    inside = _add(to_r, _divided(_band(skew, -1, 0), r))
-    strict = _divided(_sub(to_q, _product(q, product)), r)
+    inside = _add(to_r, _solve_right(_band(skew, -1, 0), r))
+    strict = _solve_right(_sub(to_q, _product(q, product)), r)
     return _add(_product(q, inside), strict)
 
 
-def _divided(x: Output, r: Output) -> Output:
+def _solve_right(x: Output, r: Output) -> Output:
     """Return `x @ adjoint(r)^-1` for upper triangular r."""
     return _adjoint(out("MatrixTriangularSolve", [r, _adjoint(x)], {"lower": False}))

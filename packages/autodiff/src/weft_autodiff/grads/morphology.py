@@ -25,18 +25,18 @@ def _dilation(node: Node, grad: Output) -> Grads:
 @RegisterGradient("Dilation2DBackpropInput")
 def _input_gradient(node: Node, grad: Output) -> Grads:
     """Return the gradient with respect to `grad`: the values at the maxima of the windows."""
-    is_max, values = _chosen(node, grad)
+    is_max, values = _mask_of_maximum(node, grad)
     return [None, None, reduction.reduce_sum(values * is_max, 3)]
 
 
 @RegisterGradient("Dilation2DBackpropFilter")
 def _filter_gradient(node: Node, grad: Output) -> Grads:
     """Return the gradient with respect to `grad`: the values at the taps of the maxima."""
-    is_max, _ = _chosen(node, node.inputs[0])
+    is_max, _ = _mask_of_maximum(node, node.inputs[0])
     return [None, None, reduction.reduce_sum(_flat(grad) * is_max, 3)]
 
 
-def _chosen(node: Node, other: Output) -> tuple[Output, Output]:
+def _mask_of_maximum(node: Node, other: Output) -> tuple[Output, Output]:
     """Return a mask of the taps at each window's maximum, and the windows of `other`.
 
     Returns: both of shape (N, H, W, taps, C).
@@ -56,12 +56,12 @@ def _chosen(node: Node, other: Output) -> tuple[Output, Output]:
 def _positions(node: Node, axis: int, size: Output, taps: Output, count: Output) -> Positions:
     stride, rate = node.attrs["strides"][axis], node.attrs["rates"][axis]
     offsets = sequence.range(taps) * rate
-    places = sequence.range(count)[:, None] * stride + offsets
+    positions = sequence.range(count)[:, None] * stride + offsets
     if node.attrs["padding"] == "SAME":
         reach = (count - 1) * stride + (taps - 1) * rate + 1
-        places = places - maximum(reach - size, 0) // 2
-    inside = (places >= 0) & (places < size)
-    return maximum(minimum(places, size - 1), 0), inside
+        positions = positions - maximum(reach - size, 0) // 2
+    inside = (positions >= 0) & (positions < size)
+    return maximum(minimum(positions, size - 1), 0), inside
 
 
 def _flat(taps: Output) -> Output:

@@ -57,7 +57,7 @@ def _leaky_relu_grad(node: Node, grad: Output) -> Grads:
     return [out("LeakyReluGrad", [grad, node.inputs[1]], attrs), None]
 
 
-def _where_negative(y: Output, values: Output) -> Output:
+def _select_negative(y: Output, values: Output) -> Output:
     """Return `values` where y < 0, else zero."""
     zero = out("ZerosLike", [values])
     return out("SelectV2", [out("Less", [y, scalar_like(0, y)]), values, zero])
@@ -66,13 +66,13 @@ def _where_negative(y: Output, values: Output) -> Output:
 @RegisterGradient("EluGrad")
 def _elu_grad(node: Node, grad: Output) -> Grads:
     upstream, y = node.inputs
-    return [out("EluGrad", [grad, y]), _where_negative(y, out("Mul", [grad, upstream]))]
+    return [out("EluGrad", [grad, y]), _select_negative(y, out("Mul", [grad, upstream]))]
 
 
 @RegisterGradient("SeluGrad")
 def _selu_grad(node: Node, grad: Output) -> Grads:
     upstream, y = node.inputs
-    return [out("SeluGrad", [grad, y]), _where_negative(y, out("Mul", [grad, upstream]))]
+    return [out("SeluGrad", [grad, y]), _select_negative(y, out("Mul", [grad, upstream]))]
 
 
 @RegisterGradient("SoftplusGrad")
@@ -148,7 +148,7 @@ def _log_softmax(node: Node, grad: Output) -> Output:
     return out("Sub", [grad, out("Mul", [_sum_last(grad), soft])])
 
 
-def _by_logits(node: Node, grad: Output | None, by_backprop: Output | None) -> Output:
+def _gradient_of_logits(node: Node, grad: Output | None, by_backprop: Output | None) -> Output:
     """Return the gradient with respect to the logits.
 
     The op's second output is the gradient of the loss with respect to the logits. Its gradient is
@@ -171,7 +171,7 @@ def _cross_entropy(
     node: Node, grad: Output | None, by_backprop: Output | None, needed: Sequence[bool]
 ) -> Grads:
     logits, labels = node.inputs
-    to_logits = sum_to_shape(_by_logits(node, grad, by_backprop), logits, labels)
+    to_logits = sum_to_shape(_gradient_of_logits(node, grad, by_backprop), logits, labels)
     if not needed[1]:
         return [to_logits, None]
     to_labels = None
@@ -187,4 +187,4 @@ def _cross_entropy(
 
 @RegisterGradient("SparseSoftmaxCrossEntropyWithLogits", accepts_none=True)
 def _sparse_cross_entropy(node: Node, grad: Output | None, by_backprop: Output | None) -> Grads:
-    return [_by_logits(node, grad, by_backprop), None]
+    return [_gradient_of_logits(node, grad, by_backprop), None]

@@ -15,10 +15,10 @@ Grads = list[Output | None]
 
 
 def _register_batch_norm(version: str) -> None:
-    def of_forward(node: Node, *grads: Output | None) -> Grads:
+    def gradient_of_forward(node: Node, *grads: Output | None) -> Grads:
         return _forward(f"FusedBatchNormGrad{version}", node, grads)
 
-    RegisterGradient(f"FusedBatchNorm{version}")(of_forward)
+    RegisterGradient(f"FusedBatchNorm{version}")(gradient_of_forward)
     RegisterGradient(f"FusedBatchNormGrad{version}")(_backward)
 
 
@@ -33,7 +33,7 @@ def _forward(backward: str, node: Node, grads: tuple[Output | None, ...]) -> Gra
         backprops = create(backward, [grads[0], x, scale, *reserved], attrs).outputs
         results[:3] = backprops[:3]
         if not training:
-            results[3:] = _by_population(node, backprops[1], backprops[2])
+            results[3:] = _population_gradients(node, backprops[1], backprops[2])
     if training:
         results[0] = _with_statistics(node, results[0], grads[1:5])
     else:  # the statistics pass through
@@ -47,7 +47,7 @@ def _total(grads: list[Output | None]) -> Output | None:
     return out("AddN", [present]) if len(present) > 1 else present[0] if present else None
 
 
-def _by_population(node: Node, by_scale: Output, by_offset: Output) -> Grads:
+def _population_gradients(node: Node, by_scale: Output, by_offset: Output) -> Grads:
     """Return the gradients of mean and variance in inference.
 
     In inference y = (x - mean) * r * scale + offset with r = (variance + epsilon) ** -1/2.
@@ -80,7 +80,7 @@ def _with_statistics(
                 count if position == 3 else out("Maximum", [out("Sub", [count, unit]), unit])
             )
             factor = out("RealDiv", [out("Mul", [grad, scalar_like(2, grad)]), denominator])
-            part = out("Mul", [view.centred(node.outputs[3]), view.spread(factor)])
+            part = out("Mul", [view.subtract_mean(node.outputs[3]), view.spread(factor)])
         part = _cast(part, node.inputs[0])
         by_x = part if by_x is None else out("AddV2", [by_x, part])
     return by_x
@@ -119,7 +119,7 @@ class _Pixels:
         """Reshape one number per channel so that it broadcasts over pixels."""
         return out("Reshape", [vector, ints(self.shape)])
 
-    def centred(self, mean: Output) -> Output:
+    def subtract_mean(self, mean: Output) -> Output:
         """Return x minus the mean of its channel."""
         return out("Sub", [self.x, self.spread(mean)])
 
@@ -135,7 +135,7 @@ def _backward(node: Node, *grads: Output | None) -> Grads:
     """
     # Through identities, so that inputs that depend on each other are distinct.
     inputs = [out("Identity", [source]) for source in node.inputs[:5]]
-    outputs = _composed(node, inputs)
+    outputs = _compose_gradients(node, inputs)
     pairs = [(y, g) for y, g in zip(outputs, grads[:3], strict=True) if g is not None]
     results: Grads = [None] * len(node.inputs)
     if not pairs:
@@ -146,7 +146,7 @@ def _backward(node: Node, *grads: Output | None) -> Grads:
     return results
 
 
-def _composed(node: Node, inputs: list[Output]) -> list[Output]:
+def _compose_gradients(node: Node, inputs: list[Output]) -> list[Output]:
     """Compute x_backprop, scale_backprop and offset_backprop with elementary nodes."""
     scale = inputs[2]
     view = _Pixels(node, inputs[1], scale)
@@ -154,20 +154,20 @@ def _composed(node: Node, inputs: list[Output]) -> list[Output]:
     count = view.count()
     if node.attrs["is_training"]:
         mean = out("RealDiv", [view.sum(view.x), count])
-        centred = view.centred(mean)
-        variance = out("RealDiv", [view.sum(out("Square", [centred])), count])
+        deviation = view.subtract_mean(mean)
+        variance = out("RealDiv", [view.sum(out("Square", [deviation])), count])
     else:
         mean, variance = inputs[3:5]
-        centred = view.centred(mean)
+        deviation = view.subtract_mean(mean)
     shifted = out("AddV2", [variance, scalar_like(node.attrs["epsilon"], variance)])
     inverse = out("Rsqrt", [shifted])
     by_offset = view.sum(upstream)
-    by_scale = out("Mul", [view.sum(out("Mul", [upstream, centred])), inverse])
+    by_scale = out("Mul", [view.sum(out("Mul", [upstream, deviation])), inverse])
     inner = upstream
     if node.attrs["is_training"]:
         share = out("RealDiv", [out("Mul", [inverse, by_scale]), count])
         inner = out("Sub", [inner, view.spread(out("RealDiv", [by_offset, count]))])
-        inner = out("Sub", [inner, out("Mul", [centred, view.spread(share)])])
+        inner = out("Sub", [inner, out("Mul", [deviation, view.spread(share)])])
     by_x = out("Mul", [inner, view.spread(out("Mul", [scale, inverse]))])
     return [_cast(by_x, inputs[1]), by_scale, by_offset]
 
@@ -194,17 +194,17 @@ def _lrn_grad(node: Node, grad: Output) -> Grads:
     # Through identities, since y depends on x.
     upstream, x, y = sources = [out("Identity", [source]) for source in node.inputs]
     attrs = node.attrs
-    norms = out("Mul", [_near(out("Square", [x]), x, node), scalar_like(attrs["alpha"], x)])
+    norms = out("Mul", [_sum_window(out("Square", [x]), x, node), scalar_like(attrs["alpha"], x)])
     norms = out("AddV2", [norms, scalar_like(attrs["bias"], x)])
     direct = out("Mul", [upstream, out("Pow", [norms, scalar_like(-attrs["beta"], x)])])
-    shares = _near(out("RealDiv", [out("Mul", [upstream, y]), norms]), x, node)
+    shares = _sum_window(out("RealDiv", [out("Mul", [upstream, y]), norms]), x, node)
     factor = scalar_like(2 * attrs["alpha"] * attrs["beta"], x)
     result = out("Sub", [direct, out("Mul", [out("Mul", [factor, x]), shares])])
     derivatives: Any = gradients([result], sources, [grad])
     return list(derivatives)
 
 
-def _near(value: Output, like: Output, node: Node) -> Output:
+def _sum_window(value: Output, like: Output, node: Node) -> Output:
     """Return sums over the window of each channel, by a product with a band matrix."""
     channels = out("GatherV2", [out("Shape", [like]), ints([3, 3]), 0])
     all_ones = out("Fill", [channels, scalar_like(1, like)])

@@ -15,50 +15,50 @@ def _attrs(node: Node, *left_out: str) -> dict[str, Any]:
 
 
 def _register_max(pool: str) -> None:
-    def of_pool(node: Node, grad: Output) -> Output:
+    def gradient_of_pool(node: Node, grad: Output) -> Output:
         return out(f"{pool}Grad", [node.inputs[0], node.outputs[0], grad], _attrs(node))
 
-    def of_grad(node: Node, grad: Output) -> list[Output | None]:
+    def gradient_of_grad(node: Node, grad: Output) -> list[Output | None]:
         x, y, _ = node.inputs
         return [None, None, out(f"{pool}GradGrad", [x, y, grad], _attrs(node))]
 
-    def of_grad_grad(node: Node, grad: Output) -> list[Output | None]:
+    def gradient_of_grad_grad(node: Node, grad: Output) -> list[Output | None]:
         x, y, _ = node.inputs
         return [None, None, out(f"{pool}Grad", [x, y, grad], _attrs(node))]
 
-    RegisterGradient(pool)(of_pool)
-    RegisterGradient(f"{pool}Grad")(of_grad)
-    RegisterGradient(f"{pool}GradGrad")(of_grad_grad)
+    RegisterGradient(pool)(gradient_of_pool)
+    RegisterGradient(f"{pool}Grad")(gradient_of_grad)
+    RegisterGradient(f"{pool}GradGrad")(gradient_of_grad_grad)
 
 
 def _register_max_v2() -> None:
-    def of_pool(node: Node, grad: Output) -> list[Output | None]:
+    def gradient_of_pool(node: Node, grad: Output) -> list[Output | None]:
         x, *window = node.inputs
         return [out("MaxPoolGradV2", [x, node.outputs[0], grad, *window], _attrs(node)), None, None]
 
-    def of_grad(node: Node, grad: Output) -> list[Output | None]:
+    def gradient_of_grad(node: Node, grad: Output) -> list[Output | None]:
         x, y, _, *window = node.inputs
         second = out("MaxPoolGradGradV2", [x, y, grad, *window], _attrs(node))
         return [None, None, second, None, None]
 
-    def of_grad_grad(node: Node, grad: Output) -> list[Output | None]:
+    def gradient_of_grad_grad(node: Node, grad: Output) -> list[Output | None]:
         x, y, _, *window = node.inputs
         return [None, None, out("MaxPoolGradV2", [x, y, grad, *window], _attrs(node)), None, None]
 
-    RegisterGradient("MaxPoolV2")(of_pool)
-    RegisterGradient("MaxPoolGradV2")(of_grad)
-    RegisterGradient("MaxPoolGradGradV2")(of_grad_grad)
+    RegisterGradient("MaxPoolV2")(gradient_of_pool)
+    RegisterGradient("MaxPoolGradV2")(gradient_of_grad)
+    RegisterGradient("MaxPoolGradGradV2")(gradient_of_grad_grad)
 
 
 def _register_avg(pool: str) -> None:
-    def of_pool(node: Node, grad: Output) -> Output:
+    def gradient_of_pool(node: Node, grad: Output) -> Output:
         return out(f"{pool}Grad", [shape_of(node.inputs[0]), grad], _attrs(node))
 
-    def of_grad(node: Node, grad: Output) -> list[Output | None]:
+    def gradient_of_grad(node: Node, grad: Output) -> list[Output | None]:
         return [None, out(pool, [grad], _attrs(node))]
 
-    RegisterGradient(pool)(of_pool)
-    RegisterGradient(f"{pool}Grad")(of_grad)
+    RegisterGradient(pool)(gradient_of_pool)
+    RegisterGradient(f"{pool}Grad")(gradient_of_grad)
 
 
 _register_max("MaxPool")
@@ -83,7 +83,7 @@ def _max_pool_grad_with_argmax(node: Node, grad: Output) -> list[Output | None]:
 
 def _gather_at(grad: Output, argmax: Output, x: Output, like: Output, node: Node) -> Output:
     """Return the entries of `grad` at flat indices `argmax`, in the shape of `like`."""
-    places = out("Reshape", [argmax, [-1]])
+    indices = out("Reshape", [argmax, [-1]])
     if not node.attrs["include_batch_in_index"]:
         dtype = argmax.dtype
         image = out("Prod", [out("Shape", [x], {"out_type": dtype})[1:], [0]])
@@ -91,6 +91,6 @@ def _gather_at(grad: Output, argmax: Output, x: Output, like: Output, node: Node
         zero, unit = scalar_like(0, argmax), scalar_like(1, argmax)
         starts = out("ExpandDims", [out("Range", [zero, batch, unit]) * image, -1])
         rows = out("Reshape", [argmax, out("Pack", [[batch, scalar_like(-1, argmax)]])])
-        places = out("Reshape", [rows + starts, [-1]])
-    selected = out("GatherV2", [out("Reshape", [grad, [-1]]), places, 0])
+        indices = out("Reshape", [rows + starts, [-1]])
+    selected = out("GatherV2", [out("Reshape", [grad, [-1]]), indices, 0])
     return out("Reshape", [selected, shape_of(like)])

@@ -10,12 +10,12 @@ from weft_graph.ir.node import Node, Output
 Grads = list[Output | None]
 
 
-def _own(node: Node) -> dict[str, object]:
+def _quantization_attrs(node: Node) -> dict[str, object]:
     return {key: node.attrs[key] for key in ("num_bits", "narrow_range")}
 
 
 def _args_attrs(node: Node) -> dict[str, object]:
-    return _own(node) | {"min": node.attrs["min"], "max": node.attrs["max"]}
+    return _quantization_attrs(node) | {"min": node.attrs["min"], "max": node.attrs["max"]}
 
 
 @RegisterGradient("FakeQuantWithMinMaxArgs")
@@ -33,7 +33,9 @@ def _fake_args_gradient(node: Node, grad: Output) -> Grads:
 @RegisterGradient("FakeQuantWithMinMaxVars")
 @RegisterGradient("FakeQuantWithMinMaxVarsPerChannel")
 def _fake_vars(node: Node, grad: Output) -> Grads:
-    return list(create(f"{node.type}Gradient", [grad, *node.inputs], _own(node)).outputs)
+    return list(
+        create(f"{node.type}Gradient", [grad, *node.inputs], _quantization_attrs(node)).outputs
+    )
 
 
 @RegisterGradient("FakeQuantWithMinMaxVarsGradient")
@@ -49,25 +51,27 @@ def _fake_vars_gradient(node: Node, *grads: Output | None) -> Grads:
         for grad, output in zip(grads, node.outputs, strict=True)
     )
     ends = out("SelectV2", [out("Less", [x, scalar_like(0, x)]), below, above])
-    masked = create(node.type, [out("Sub", [inside, ends]), x, low, high], _own(node)).outputs[0]
+    masked = create(
+        node.type, [out("Sub", [inside, ends]), x, low, high], _quantization_attrs(node)
+    ).outputs[0]
     return [out("AddV2", [masked, ends]), None, None, None]
 
 
 @RegisterGradient("QuantizeAndDequantize")
 @RegisterGradient("QuantizeAndDequantizeV2")
 @RegisterGradient("QuantizeAndDequantizeV3")
-def _rounded(node: Node, grad: Output) -> Grads:
+def _straight_through(node: Node, grad: Output) -> Grads:
     return [grad, *(None,) * (len(node.inputs) - 1)]
 
 
 @RegisterGradient("QuantizeAndDequantizeV4")
-def _rounded_in_range(node: Node, grad: Output) -> Grads:
+def _quantize_dequantize_v4(node: Node, grad: Output) -> Grads:
     attrs = {"axis": node.attrs["axis"]}
     return list(create("QuantizeAndDequantizeV4Grad", [grad, *node.inputs], attrs).outputs)
 
 
 @RegisterGradient("QuantizeAndDequantizeV4Grad")
-def _rounded_in_range_grad(node: Node, grad: Output | None, *_: Output | None) -> Grads:
+def _quantize_dequantize_v4_grad(node: Node, grad: Output | None, *_: Output | None) -> Grads:
     if grad is None:
         return [None] * 4
     attrs = {"axis": node.attrs["axis"]}

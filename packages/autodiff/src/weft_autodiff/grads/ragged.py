@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft_autodiff.grads.common import ints, shape_of, sum_to_shape
-from weft_autodiff.grads.sparse import none_but
+from weft_autodiff.grads.sparse import gradients_at
 from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.builder import constant_of, create, out
 from weft_graph.ir.indexed_slices import IndexedSlices
@@ -17,7 +17,7 @@ from weft_tensor.dtypes import DType
 Gradients = Sequence[Output | IndexedSlices | None]
 
 
-def _places(values: Output, dtype: DType) -> Output:
+def _value_indices(values: Output, dtype: DType) -> Output:
     """Return the indices of the flat values, in the dtype of splits."""
     return out("Range", [_number(0, dtype), _count(values, dtype), _number(1, dtype)])
 
@@ -46,7 +46,7 @@ def _gather(op: Node, *grads: Output | None) -> Gradients:
         return [None] * (levels + 2)
     values, indices = op.inputs[levels:]
     attrs = {"OUTPUT_RAGGED_RANK": op.attrs["OUTPUT_RAGGED_RANK"]}
-    inputs = [list(op.inputs[:levels]), _places(values, op.attrs["Tsplits"]), indices]
+    inputs = [list(op.inputs[:levels]), _value_indices(values, op.attrs["Tsplits"]), indices]
     row_ids = create("RaggedGather", inputs, attrs).outputs[-1]
     slices = IndexedSlices(grad, row_ids, shape_of(values))
     return [*[None] * levels, slices, None]
@@ -67,9 +67,14 @@ def _to_tensor(op: Node, grad: Output) -> Gradients:
     outer = len(kinds) + (0 if kinds[0] in ("FIRST_DIM_SIZE", b"FIRST_DIM_SIZE") else 1)
     dtype = op.attrs["Tindex"]
     # The same op on the numbers of the values tells where each went.
-    inputs = [_sizes(grad, dtype, 0, outer), _places(values, dtype), _number(-1, dtype), partitions]
-    places = out("RaggedTensorToTensor", inputs, {"row_partition_types": kinds})
-    value_ids = out("Reshape", [places, ints([-1])])
+    inputs = [
+        _sizes(grad, dtype, 0, outer),
+        _value_indices(values, dtype),
+        _number(-1, dtype),
+        partitions,
+    ]
+    indices = out("RaggedTensorToTensor", inputs, {"row_partition_types": kinds})
+    value_ids = out("Reshape", [indices, ints([-1])])
     cell_shape = out("ConcatV2", [[ints([-1], dtype), _sizes(grad, dtype, outer, None)], 0])
     cells = out("Reshape", [grad, cell_shape])
     d_values = out("UnsortedSegmentSum", [cells, value_ids, _count(values, dtype)])
@@ -77,7 +82,7 @@ def _to_tensor(op: Node, grad: Output) -> Gradients:
     is_padding = out("Cast", [out("GreaterEqual", [value_ids, _number(0, dtype)])], {"DstT": dtype})
     padding = out("UnsortedSegmentSum", [cells, out("Neg", [is_padding]), 1])
     d_default = sum_to_shape(out("Squeeze", [padding], {"squeeze_dims": [0]}), default)
-    return none_but(3 + len(partitions), {1: d_values, 2: d_default})
+    return gradients_at(3 + len(partitions), {1: d_values, 2: d_default})
 
 
 @RegisterGradient("RaggedFillEmptyRows")
@@ -85,4 +90,4 @@ def _fill(op: Node, _: Output | None, grad: Output | None, *__: Output | None) -
     if grad is None:
         return [None] * 4
     d_values, d_default = create("RaggedFillEmptyRowsGrad", [op.outputs[3], grad]).outputs
-    return none_but(4, {1: d_values, 3: d_default})
+    return gradients_at(4, {1: d_values, 3: d_default})

@@ -14,7 +14,7 @@ from weft_tensor.shape import num_elements
 Pair = list[Output | None]
 
 
-def _kept(node: Node, value: Output) -> Output:
+def _keep_dims(node: Node, value: Output) -> Output:
     """Reshape a reduced value so that the reduced axes have size 1."""
     x, axes = node.inputs
     if node.attrs["keep_dims"]:
@@ -27,10 +27,10 @@ def _kept(node: Node, value: Output) -> Output:
         sizes = [1 if i in static else size for i, size in enumerate(x.dims)]
         if sizes.count(None) <= 1 and 0 not in sizes:
             return out("Reshape", [value, ints([-1 if n is None else n for n in sizes])])
-    return out("Reshape", [value, _kept_shape(x, axes)])
+    return out("Reshape", [value, _keep_dims_shape(x, axes)])
 
 
-def _kept_shape(x: Output, axes: Output) -> Output:
+def _keep_dims_shape(x: Output, axes: Output) -> Output:
     """Return the shape of x with ones for the reduced axes, as a tensor."""
     if axes.dtype is not dtypes.int32:
         axes = out("Cast", [axes], {"DstT": dtypes.int32})
@@ -53,7 +53,7 @@ def _spread(node: Node, grad: Output) -> Output:
     if x.dims == ():
         return grad
     if not (grad.dims == () and not node.attrs["keep_dims"]):
-        grad = _kept(node, grad)
+        grad = _keep_dims(node, grad)
     return out("BroadcastTo", [grad, shape_of(x)])
 
 
@@ -82,16 +82,16 @@ def _mean(node: Node, grad: Output) -> Pair:
 @RegisterGradient("Min")
 def _extreme(node: Node, grad: Output) -> Pair:
     x, axes = node.inputs
-    is_extreme = out("Equal", [_kept(node, node.outputs[0]), x])
+    is_extreme = out("Equal", [_keep_dims(node, node.outputs[0]), x])
     marks = out("Cast", [is_extreme], {"DstT": grad.dtype})
     ties = out("Sum", [marks, axes], {"keep_dims": True})
-    share = out("RealDiv", [_kept(node, grad), ties])
+    share = out("RealDiv", [_keep_dims(node, grad), ties])
     return [out("Mul", [marks, share]), None]
 
 
 @RegisterGradient("EuclideanNorm")
 def _euclidean_norm(node: Node, grad: Output) -> Pair:
-    scaled = out("DivNoNan", [_kept(node, grad), _kept(node, conj(node.outputs[0]))])
+    scaled = out("DivNoNan", [_keep_dims(node, grad), _keep_dims(node, conj(node.outputs[0]))])
     if grad.dtype.is_complex:
         # The norm is real: only the real part of the gradient counts.
         real = out("Real", [scaled], {"Tout": grad.dtype.real_dtype})
@@ -107,16 +107,16 @@ def _prod(node: Node, grad: Output) -> Pair:
     cumulative products from both ends.
     """
     x, axes = node.inputs
-    order, inverse, matrix = _reduced_first(x, axes)
+    order, inverse, matrix = _permute_reduced_first(x, axes)
     transposed = out("Transpose", [conj(x), order])
     flat = out("Reshape", [transposed, matrix])
     before = out("Cumprod", [flat, scalar_int(0)], {"exclusive": True})
     after = out("Cumprod", [flat, scalar_int(0)], {"exclusive": True, "reverse": True})
     products = out("Reshape", [out("Mul", [before, after]), out("Shape", [transposed])])
-    return [out("Mul", [_kept(node, grad), out("Transpose", [products, inverse])]), None]
+    return [out("Mul", [_keep_dims(node, grad), out("Transpose", [products, inverse])]), None]
 
 
-def _reduced_first(x: Output, axes: Output) -> tuple[Output, Output, Output]:
+def _permute_reduced_first(x: Output, axes: Output) -> tuple[Output, Output, Output]:
     """Return a permutation with the reduced axes first, its inverse, and the matrix shape."""
     static = static_axes(axes, None if x.dims is None else len(x.dims))
     if static is not None:

@@ -8,7 +8,7 @@ from weft_graph.ir.builder import out
 from weft_graph.ir.node import Node, Output
 
 
-def _scattered(op: Node, grad: Output) -> Output:
+def _scatter_gradient(op: Node, grad: Output) -> Output:
     """Return the gradient of the selected elements, scattered to their positions."""
     x, indices = op.inputs[0], op.outputs[1]
     shape = shape_of(x)
@@ -19,20 +19,20 @@ def _scattered(op: Node, grad: Output) -> Output:
     last = out("StridedSlice", [out("Shape", [indices]), *bounds], {"end_mask": 1})
     table = out("Reshape", [indices, out("ConcatV2", [[out("Reshape", [rows, [1]]), last], 0])])
     starts = out("ExpandDims", [out("Mul", [out("Range", [0, rows, 1]), size]), 1])
-    places = out("Reshape", [out("AddV2", [table, starts]), ints([-1])])
+    positions = out("Reshape", [out("AddV2", [table, starts]), ints([-1])])
     flat = out("Reshape", [grad, ints([-1])])
-    total = out("UnsortedSegmentSum", [flat, places, out("Mul", [rows, size])])
+    total = out("UnsortedSegmentSum", [flat, positions, out("Mul", [rows, size])])
     return out("Reshape", [total, shape])
 
 
 @RegisterGradient("TopK")
 def _top_k(op: Node, grad: Output, _: Output | None) -> Output:
-    return _scattered(op, grad)
+    return _scatter_gradient(op, grad)
 
 
 @RegisterGradient("TopKV2")
 def _top_k_v2(op: Node, grad: Output, _: Output | None) -> list[Output | None]:
-    return [_scattered(op, grad), None]
+    return [_scatter_gradient(op, grad), None]
 
 
 @RegisterGradient("NthElement")

@@ -59,16 +59,16 @@ def _products_of_others(data: Output, total: Output, per_segment: Any, ids: Outp
     marks = out("Cast", [is_zero], {"DstT": dtypes.int32})
     zeros = per_segment("Sum", marks)
     nonzero = out("SelectV2", [is_zero, scalar_like(1, data), data])
-    product = _gathered(per_segment("Prod", nonzero), ids)
-    one_zero = out("Equal", [_gathered(zeros, ids), scalar_int(1)])
+    product = _gather_rows(per_segment("Prod", nonzero), ids)
+    one_zero = out("Equal", [_gather_rows(zeros, ids), scalar_int(1)])
     # With one zero only the gradient of that element is left; with more there is none.
     at_zero = out("LogicalAnd", [is_zero, one_zero])
     at_zero_value = out("SelectV2", [at_zero, product, scalar_like(0, data)])
-    products = out("RealDiv", [_gathered(total, ids), nonzero])
+    products = out("RealDiv", [_gather_rows(total, ids), nonzero])
     return out("SelectV2", [is_zero, at_zero_value, products])
 
 
-def _gathered(value: Output, ids: Output) -> Output:
+def _gather_rows(value: Output, ids: Output) -> Output:
     """Gather rows by id; negative ids give the first row, which the caller masks."""
     return _rows(value, out("Maximum", [ids, scalar_like(0, ids)]))
 
@@ -89,11 +89,11 @@ def _segment_prod(node: Node, grad: Output) -> Gradients:
 
 def _rows_or_zero(value: Output, ids: Output) -> Output:
     """Gather rows by id; negative ids give zeros."""
-    rows = _gathered(value, ids)
-    return out("SelectV2", [_kept(ids, rows), rows, scalar_like(0, rows)])
+    rows = _gather_rows(value, ids)
+    return out("SelectV2", [_mask_nonnegative(ids, rows), rows, scalar_like(0, rows)])
 
 
-def _kept(ids: Output, rows: Output) -> Output:
+def _mask_nonnegative(ids: Output, rows: Output) -> Output:
     """Return a mask of the ids that are not negative, reshaped to broadcast over the rows."""
     mask = out("GreaterEqual", [ids, scalar_like(0, ids)])
     return out("Reshape", [mask, _ones_shape(ids, rows)])
@@ -108,8 +108,10 @@ def _unsorted_sum(node: Node, grad: Output) -> Gradients:
 @RegisterGradient("UnsortedSegmentMin")
 def _unsorted_extreme(node: Node, grad: Output) -> Gradients:
     data, ids, count = node.inputs
-    extremes = _gathered(node.outputs[0], ids)
-    is_extreme = out("LogicalAnd", [out("Equal", [data, extremes]), _kept(ids, extremes)])
+    extremes = _gather_rows(node.outputs[0], ids)
+    is_extreme = out(
+        "LogicalAnd", [out("Equal", [data, extremes]), _mask_nonnegative(ids, extremes)]
+    )
     marks = out("Cast", [is_extreme], {"DstT": grad.dtype})
     share = out("DivNoNan", [grad, out("UnsortedSegmentSum", [marks, ids, count])])
     return [out("Mul", [marks, _rows_or_zero(share, ids)]), None, None]

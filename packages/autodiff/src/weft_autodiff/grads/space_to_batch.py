@@ -48,10 +48,10 @@ def _extract_patches(op: Node, grad: Output) -> Output:
     image = out("Reshape", [numbers, out("ConcatV2", [[[1], sizes(1, last), [1]], 0])])
     names = ("ksizes", "strides", "rates", "padding")
     attrs = {name: op.attrs[name] for name in names if name in op.attrs}
-    places = out("Sub", [out(op.type, [image], attrs), 1])
-    flat = out("Reshape", [places, ints([-1])])
+    positions = out("Sub", [out(op.type, [image], attrs), 1])
+    flat = out("Reshape", [positions, ints([-1])])
     order = ints([1, 0, 2])
-    total = out("Reshape", [out("Size", [places]), ints([1])])
+    total = out("Reshape", [out("Size", [positions]), ints([1])])
     rows = out("Reshape", [grad, out("ConcatV2", [[sizes(0, 1), total, sizes(last, last + 1)], 0])])
     # Padding has the position -1, which a segment sum leaves out.
     sums = out("UnsortedSegmentSum", [out("Transpose", [rows, order]), flat, count])

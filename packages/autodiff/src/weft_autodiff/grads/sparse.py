@@ -9,7 +9,7 @@ from weft_graph.ir.builder import create, out
 from weft_graph.ir.node import Node, Output
 
 
-def none_but(count: int, grads: dict[int, Output | None]) -> list[Output | None]:
+def gradients_at(count: int, grads: dict[int, Output | None]) -> list[Output | None]:
     """Return a list of `count` gradients that are None except for some inputs."""
     return [grads.get(i) for i in range(count)]
 
@@ -54,7 +54,7 @@ def _sparse_dense_matmul(op: Node, grad: Output) -> list[Output | None]:
 @RegisterGradient("SparseReorder")
 def _sparse_reorder(op: Node, _: Output | None, grad: Output) -> list[Output | None]:
     indices, values, shape = op.inputs
-    places = out("Range", [0, out("Size", [values]), 1])
-    order = create("SparseReorder", [indices, places, shape]).outputs[1]
+    positions = out("Range", [0, out("Size", [values]), 1])
+    order = create("SparseReorder", [indices, positions, shape]).outputs[1]
     back = out("InvertPermutation", [order])
     return [None, out("GatherV2", [grad, back, 0]), None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft_autodiff.grads.common import conj, ints, neg
-from weft_autodiff.grads.sparse import none_but
+from weft_autodiff.grads.sparse import gradients_at
 from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.builder import create, out
 from weft_graph.ir.node import Node, Output
@@ -15,7 +15,7 @@ Gradients = list[Output | None]
 @RegisterGradient("SparseAdd")
 def _add(op: Node, _: Output | None, grad: Output, __: Output | None) -> Gradients:
     value_grads = create("SparseAddGrad", [grad, op.inputs[0], op.inputs[3], op.outputs[0]]).outputs
-    return none_but(7, {1: value_grads[0], 4: value_grads[1]})
+    return gradients_at(7, {1: value_grads[0], 4: value_grads[1]})
 
 
 @RegisterGradient("SparseAddGrad")
@@ -23,11 +23,11 @@ def _add_grad(op: Node, a_grad: Output | None, b_grad: Output | None) -> Gradien
     _, a, b, total = op.inputs
     # Which place of a sum a place of an operand went to, asked the other way round.
     back = [
-        out("SparseAddGrad", [grad, total, total, places])
-        for grad, places in ((a_grad, a), (b_grad, b))
+        out("SparseAddGrad", [grad, total, total, indices])
+        for grad, indices in ((a_grad, a), (b_grad, b))
         if grad is not None
     ]
-    return none_but(4, {0: back[0] if len(back) == 1 else out("AddV2", back)})
+    return gradients_at(4, {0: back[0] if len(back) == 1 else out("AddV2", back)})
 
 
 @RegisterGradient("SparseTensorDenseAdd")
@@ -37,30 +37,30 @@ def _add_dense(op: Node, grad: Output) -> Gradients:
 
 @RegisterGradient("SparseDenseCwiseAdd")
 def _plus_dense(op: Node, grad: Output) -> Gradients:
-    places = _places_in_dense(op)
-    return [None, grad, None, _scattered(op, places, grad)]
+    indices = _dense_indices(op)
+    return [None, grad, None, _scatter_like(op, indices, grad)]
 
 
 @RegisterGradient("SparseDenseCwiseMul")
 def _times_dense(op: Node, grad: Output) -> Gradients:
     values, dense = op.inputs[1], op.inputs[3]
-    places = _places_in_dense(op)
-    gathered = out("GatherNd", [dense, places])
+    indices = _dense_indices(op)
+    gathered = out("GatherNd", [dense, indices])
     to_dense = out("Mul", [grad, conj(values)])
-    return [None, out("Mul", [grad, conj(gathered)]), None, _scattered(op, places, to_dense)]
+    return [None, out("Mul", [grad, conj(gathered)]), None, _scatter_like(op, indices, to_dense)]
 
 
 @RegisterGradient("SparseDenseCwiseDiv")
-def _by_dense(op: Node, grad: Output) -> Gradients:
+def _sparse_dense_gradient(op: Node, grad: Output) -> Gradients:
     dense = op.inputs[3]
-    places = _places_in_dense(op)
-    gathered = conj(out("GatherNd", [dense, places]))
+    indices = _dense_indices(op)
+    gathered = conj(out("GatherNd", [dense, indices]))
     to_values = out("RealDiv", [grad, gathered])
     to_dense = neg(out("Mul", [to_values, conj(op.outputs[0])]))
-    return [None, to_values, None, _scattered(op, places, to_dense)]
+    return [None, to_values, None, _scatter_like(op, indices, to_dense)]
 
 
-def _places_in_dense(op: Node) -> Output:
+def _dense_indices(op: Node) -> Output:
     """Return the index into the dense operand of each stored element, shape (n, its rank)."""
     indices, dense = op.inputs[0], op.inputs[3]
     sizes = out("Shape", [dense], {"out_type": dtypes.int64})
@@ -73,14 +73,14 @@ def _places_in_dense(op: Node) -> Output:
     return out("Mul", [last, is_wide])
 
 
-def _scattered(op: Node, output: Output, values: Output) -> Output:
+def _scatter_like(op: Node, output: Output, values: Output) -> Output:
     shape = out("Shape", [op.inputs[3]], {"out_type": dtypes.int64})
     return out("ScatterNd", [output, values, shape])
 
 
 @RegisterGradient("SparseReduceSum")
 def _reduce_sum(op: Node, grad: Output) -> Gradients:
-    return none_but(4, {1: _spread(op, grad)})
+    return gradients_at(4, {1: _spread(op, grad)})
 
 
 @RegisterGradient("SparseReduceMax")
@@ -91,7 +91,7 @@ def _reduce_max(op: Node, grad: Output) -> Gradients:
     inputs = [indices, marks, shape, axes]
     count = out("SparseReduceSum", inputs, {"keep_dims": op.attrs["keep_dims"]})
     share = _spread(op, out("DivNoNan", [grad, count]))
-    return none_but(4, {1: out("Mul", [marks, share])})
+    return gradients_at(4, {1: out("Mul", [marks, share])})
 
 
 def _spread(op: Node, reduced: Output) -> Output:

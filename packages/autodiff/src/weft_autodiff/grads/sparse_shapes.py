@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft_autodiff.grads.common import neg
-from weft_autodiff.grads.sparse import none_but
+from weft_autodiff.grads.sparse import gradients_at
 from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.builder import create, out
 from weft_graph.ir.node import Node, Output
@@ -11,7 +11,7 @@ from weft_graph.ir.node import Node, Output
 Gradients = list[Output | None]
 
 
-def _numbered(values: Output) -> Output:
+def _number_values(values: Output) -> Output:
     """Return the index of each value."""
     return out("Range", [0, out("Size", [values]), 1])
 
@@ -38,7 +38,7 @@ def _concat(op: Node, *grads: Output | None) -> Gradients:
 def _split(op: Node, *grads: Output | None) -> Gradients:
     count = op.attrs["num_split"]
     axis, indices, values, shape = op.inputs
-    inputs = [axis, indices, _numbered(values), shape]
+    inputs = [axis, indices, _number_values(values), shape]
     numbers = create("SparseSplit", inputs, {"num_split": count}).outputs[count : 2 * count]
     pairs_with_grad = [
         (position, grad)
@@ -47,15 +47,15 @@ def _split(op: Node, *grads: Output | None) -> Gradients:
     ]
     if not pairs_with_grad:
         return [None] * 4
-    position = out("ExpandDims", [_joined([number for number, _ in pairs_with_grad]), 1])
+    position = out("ExpandDims", [_concat_parts([number for number, _ in pairs_with_grad]), 1])
     total = out(
         "ScatterNd",
-        [position, _joined([grad for _, grad in pairs_with_grad]), out("Shape", [values])],
+        [position, _concat_parts([grad for _, grad in pairs_with_grad]), out("Shape", [values])],
     )
-    return none_but(4, {2: total})
+    return gradients_at(4, {2: total})
 
 
-def _joined(parts: list[Output]) -> Output:
+def _concat_parts(parts: list[Output]) -> Output:
     return parts[0] if len(parts) == 1 else out("ConcatV2", [parts, 0])
 
 
@@ -64,13 +64,13 @@ def _slice(op: Node, _: Output | None, grad: Output | None, __: Output | None) -
     if grad is None:
         return [None] * 5
     inputs = [grad, op.inputs[0], op.inputs[3], op.outputs[0]]
-    return none_but(5, {1: out("SparseSliceGrad", inputs)})
+    return gradients_at(5, {1: out("SparseSliceGrad", inputs)})
 
 
 @RegisterGradient("SparseSliceGrad")
 def _slice_grad(op: Node, grad: Output) -> Gradients:
     _, indices, start, result_indices = op.inputs
-    return none_but(4, {0: out("SparseSliceGrad", [grad, result_indices, neg(start), indices])})
+    return gradients_at(4, {0: out("SparseSliceGrad", [grad, result_indices, neg(start), indices])})
 
 
 @RegisterGradient("SparseFillEmptyRows")
@@ -78,7 +78,7 @@ def _fill(op: Node, _: Output | None, grad: Output | None, *__: Output | None) -
     if grad is None:
         return [None] * 4
     fill_grads = create("SparseFillEmptyRowsGrad", [op.outputs[3], grad]).outputs
-    return none_but(4, {1: fill_grads[0], 3: fill_grads[1]})
+    return gradients_at(4, {1: fill_grads[0], 3: fill_grads[1]})
 
 
 @RegisterGradient("RaggedFillEmptyRowsGrad")

@@ -96,14 +96,14 @@ def _ndtri(node: Node, grad: Output) -> Output:
 @RegisterGradient("Betainc")
 def _betainc(node: Node, grad: Output) -> list[Output | None]:
     a, b, x = node.inputs  # TensorFlow has none by a and b either
-    logs = out("AddV2", [out("Xlog1py", [_less_one(b), neg(x)]), out("Xlogy", [_less_one(a), x])])
+    logs = out("AddV2", [out("Xlog1py", [_minus_one(b), neg(x)]), out("Xlogy", [_minus_one(a), x])])
     gammas = out("AddV2", [out("Lgamma", [a]), out("Lgamma", [b])])
     norm = out("Sub", [gammas, out("Lgamma", [out("AddV2", [a, b])])])
     density = out("Exp", [out("Sub", [logs, norm])])
     return [None, None, sum_to_shape(mul(grad, density), x)]
 
 
-def _less_one(x: Output) -> Output:
+def _minus_one(x: Output) -> Output:
     return out("Sub", [x, scalar_like(1, x)])
 
 

@@ -11,17 +11,17 @@ from weft_graph.ops.reduction import reduce_sum
 Gradients = list[Output | None]
 
 
-def _ahead(x: Output, axis: int) -> Output:
+def _shift_left(x: Output, axis: int) -> Output:
     """Return element i + 1 at index i, and 0 at the last index, along one of the last two axes."""
-    return _beside(x, axis, 1)
+    return _shift(x, axis, 1)
 
 
-def _behind(x: Output, axis: int) -> Output:
+def _shift_right(x: Output, axis: int) -> Output:
     """Return element i - 1 at index i, and 0 at the first index."""
-    return _beside(x, axis, -1)
+    return _shift(x, axis, -1)
 
 
-def _beside(x: Output, axis: int, step: int) -> Output:
+def _shift(x: Output, axis: int, step: int) -> Output:
     tail = (slice(None),) * (-1 - axis)
     first, last = (x[(..., slice(0, 1), *tail)], x[(..., slice(-1, None), *tail)])
     if step > 0:
@@ -31,27 +31,32 @@ def _beside(x: Output, axis: int, step: int) -> Output:
     return out("ConcatV2", [parts, axis])
 
 
-def _transposed(above: Output, main: Output, below: Output) -> tuple[Output, Output, Output]:
+def _transpose_diagonals(
+    above: Output, main: Output, below: Output
+) -> tuple[Output, Output, Output]:
     """Return the diagonals of the adjoint: upper and lower swap, shifted by one."""
-    return conj(_ahead(below, -1)), conj(main), conj(_behind(above, -1))
+    return conj(_shift_left(below, -1)), conj(main), conj(_shift_right(above, -1))
 
 
 def _to_diagonals(left: Output, x: Output) -> list[Output]:
     """Return the three diagonals of left @ adjoint(x), each of shape (..., M)."""
-    return [reduce_sum(mul(left, conj(other)), -1) for other in (_ahead(x, -2), x, _behind(x, -2))]
+    return [
+        reduce_sum(mul(left, conj(other)), -1)
+        for other in (_shift_left(x, -2), x, _shift_right(x, -2))
+    ]
 
 
 @RegisterGradient("TridiagonalMatMul")
 def _matmul(node: Node, grad: Output) -> Gradients:
     *diagonals, rhs = node.inputs
-    to_rhs = out("TridiagonalMatMul", [*_transposed(*diagonals), grad])
+    to_rhs = out("TridiagonalMatMul", [*_transpose_diagonals(*diagonals), grad])
     return [*(out("ExpandDims", [x, -2]) for x in _to_diagonals(grad, rhs)), to_rhs]
 
 
 @RegisterGradient("TridiagonalSolve")
 def _solve(node: Node, grad: Output) -> Gradients:
     compact = node.inputs[0]
-    three = _transposed(*[compact[..., i : i + 1, :] for i in range(3)])
+    three = _transpose_diagonals(*[compact[..., i : i + 1, :] for i in range(3)])
     attrs = {key: node.attrs[key] for key in ("partial_pivoting", "perturb_singular")}
     to_rhs = out("TridiagonalSolve", [out("ConcatV2", [list(three), -2]), grad], attrs)
     to_diagonals = out("Pack", [_to_diagonals(to_rhs, node.outputs[0])], {"axis": -2})

@@ -51,7 +51,7 @@ def exponential_decay(
       np.float32(0.125)
     """
     with _Schedule(name, "ExponentialDecay", learning_rate, global_step) as s:
-        power = s.passed(decay_steps, staircase)
+        power = s.elapsed_periods(decay_steps, staircase)
         return s.finish(out("Pow", [s.of(decay_rate), power]))
 
 
@@ -72,7 +72,7 @@ def natural_exp_decay(
       np.float32(0.184)
     """
     with _Schedule(name, "NaturalExpDecay", learning_rate, global_step) as s:
-        exponent = -s.of(decay_rate) * s.passed(decay_steps, staircase)
+        exponent = -s.of(decay_rate) * s.elapsed_periods(decay_steps, staircase)
         return s.finish(out("Exp", [exponent]))
 
 
@@ -93,7 +93,7 @@ def inverse_time_decay(
       np.float32(0.25)
     """
     with _Schedule(name, "InverseTimeDecay", learning_rate, global_step) as s:
-        divisor = s.of(decay_rate) * s.passed(decay_steps, staircase) + 1.0
+        divisor = s.of(decay_rate) * s.elapsed_periods(decay_steps, staircase) + 1.0
         return out("RealDiv", [s.rate, divisor], name=s.scope)
 
 
@@ -154,7 +154,7 @@ def cosine_decay(
     with _Schedule(name, "CosineDecay", learning_rate, global_step) as s:
         steps = s.of(decay_steps)
         progress = out("Minimum", [s.step, steps]) / steps
-        return s.finish(s.lifted(s.cosine(progress), alpha))
+        return s.finish(s.lift_from_alpha(s.cosine(progress), alpha))
 
 
 def cosine_decay_restarts(
@@ -186,9 +186,9 @@ def cosine_decay_restarts(
                 s.geometric(progress, t_mul) if t_mul != 1 else s.arithmetic(progress)
             )
         else:
-            restarts, progress = s.either(progress, s.of(t_mul))
+            restarts, progress = s.select_schedule(progress, s.of(t_mul))
         height = out("Pow", [s.of(m_mul), restarts])
-        return s.finish(s.lifted(height * s.cosine(progress), alpha))
+        return s.finish(s.lift_from_alpha(height * s.cosine(progress), alpha))
 
 
 def linear_cosine_decay(
@@ -337,7 +337,7 @@ class _Schedule:
             return tensor
         return out("Cast", [tensor], {"DstT": self.dtype})
 
-    def passed(self, decay_steps: Any, staircase: bool) -> Output:
+    def elapsed_periods(self, decay_steps: Any, staircase: bool) -> Output:
         """Return the step as a multiple of `decay_steps`."""
         count = self.step / self.of(decay_steps)
         return out("Floor", [count]) if staircase else count
@@ -346,7 +346,7 @@ class _Schedule:
         """Return a half cosine wave that falls from 1 to 0 while `progress` rises from 0 to 1."""
         return (out("Cos", [progress * math.pi]) + 1.0) * 0.5
 
-    def lifted(self, part: Output, alpha: Any) -> Output:
+    def lift_from_alpha(self, part: Output, alpha: Any) -> Output:
         """Interpolate from `alpha` (at 0) to 1 (at 1)."""
         low = self.of(alpha)
         return (1.0 - low) * part + low
@@ -365,7 +365,7 @@ class _Schedule:
         start = (1.0 - length) / (1.0 - factor)
         return restarts, (progress - start) / length
 
-    def either(self, progress: Output, t_mul: Output) -> tuple[Output, Output]:
+    def select_schedule(self, progress: Output, t_mul: Output) -> tuple[Output, Output]:
         """Return `arithmetic` if `t_mul` is 1 at run time, else `geometric`."""
         is_one = out("Equal", [t_mul, self.of(1.0)])
         pairs = zip(self.arithmetic(progress), self.geometric(progress, t_mul), strict=True)

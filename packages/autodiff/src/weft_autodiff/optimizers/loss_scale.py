@@ -21,7 +21,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ops import control
 from weft_graph.variables.base import Variable
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import integer, number
+from weft_tensor.arguments import check_integer, check_number
 from weft_tensor.dtypes import DType
 
 
@@ -66,7 +66,7 @@ class FixedLossScale(LossScale):
     """
 
     def __init__(self, loss_scale_value: float) -> None:
-        value = number(loss_scale_value, "loss_scale_value")
+        value = check_number(loss_scale_value, "loss_scale_value")
         if not value >= 1:
             raise errors.InvalidArgumentError(f"a loss scale must be at least 1, got {value}")
         self._value = float(value)
@@ -113,9 +113,9 @@ class DynamicLossScale(LossScale):
         increment_period: int = 2000,
         multiplier: float = 2.0,
     ) -> None:
-        self._initial = float(number(initial_loss_scale, "initial_loss_scale"))
-        self._period = integer(increment_period, "increment_period")
-        self._multiplier = float(number(multiplier, "multiplier"))
+        self._initial = float(check_number(initial_loss_scale, "initial_loss_scale"))
+        self._period = check_integer(increment_period, "increment_period")
+        self._multiplier = float(check_number(multiplier, "multiplier"))
         if min(self._initial, self._period, self._multiplier) < 1:
             raise errors.InvalidArgumentError(
                 "a dynamic loss scale requires initial_loss_scale, increment_period and multiplier "
@@ -225,12 +225,12 @@ class MixedPrecisionLossScaleOptimizer(Optimizer):
         # Slots must be there whether or not the first step is taken.
         self._optimizer._create_slots([var for grad, var in pairs if grad is not None])
 
-        def taken() -> Output:
+        def apply_step() -> Output:
             step = self._optimizer.apply_gradients(pairs, global_step, name)
             with get_default_graph().control_dependencies([step]):
                 return convert_to_tensor(True)
 
-        applied = cond(apply, taken, lambda: convert_to_tensor(False))
+        applied = cond(apply, apply_step, lambda: convert_to_tensor(False))
         return control.group(applied, update)
 
     def get_slot(self, var: Any, name: str) -> Any:

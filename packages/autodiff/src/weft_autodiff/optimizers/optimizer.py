@@ -354,19 +354,19 @@ class Optimizer:
 
     def _apply_dense(self, grad: Output, var: Any) -> Any:
         """Return the update of a reference variable."""
-        raise _unimplemented(self, "_apply_dense")
+        raise _unimplemented_error(self, "_apply_dense")
 
     def _resource_apply_dense(self, grad: Output, handle: Any) -> Any:
         """Return the update of a resource variable."""
-        raise _unimplemented(self, "_resource_apply_dense")
+        raise _unimplemented_error(self, "_resource_apply_dense")
 
     def _apply_sparse(self, grad: IndexedSlices, var: Any) -> Any:
         """Return the update of rows of a reference variable; indices are unique."""
-        raise _unimplemented(self, "_apply_sparse")
+        raise _unimplemented_error(self, "_apply_sparse")
 
     def _resource_apply_sparse(self, grad: Output, handle: Any, indices: Output) -> Any:
         """Return the update of rows of a resource variable; indices are unique."""
-        raise _unimplemented(self, "_resource_apply_sparse")
+        raise _unimplemented_error(self, "_resource_apply_sparse")
 
     def _apply_sparse_duplicate_indices(self, grad: IndexedSlices, var: Any) -> Any:
         """Return the sparse update for indices that may repeat; their rows are summed first."""
@@ -388,7 +388,7 @@ class Optimizer:
         return f"<{type(self).__name__} {self._name!r}>"
 
 
-def _unimplemented(optimizer: Optimizer, method: str) -> errors.UnimplementedError:
+def _unimplemented_error(optimizer: Optimizer, method: str) -> errors.UnimplementedError:
     return errors.UnimplementedError(f"{type(optimizer).__name__} does not implement {method}")
 
 

@@ -40,7 +40,7 @@ def create_slot(primary: Any, val: Any, name: str, colocate_with_primary: bool =
     Returns: a variable, not trainable, of the same kind as `primary`.
     """
     initial = builder.convert_to_tensor(val)
-    with _place(primary, name, colocate_with_primary):
+    with _enter_slot_scope(primary, name, colocate_with_primary):
         has_static_shape = is_fully_defined(initial.dims)
         return _variable(primary, initial, None, None, validate_shape=has_static_shape)
 
@@ -61,7 +61,7 @@ def create_slot_with_initializer(
       primary, name, colocate_with_primary: as `create_slot`.
     Returns: a variable, not trainable, of the same kind as `primary`.
     """
-    with _place(primary, name, colocate_with_primary):
+    with _enter_slot_scope(primary, name, colocate_with_primary):
         return _variable(primary, initializer, TensorShape(shape), dtype, validate_shape=True)
 
 
@@ -114,7 +114,7 @@ def constant_initializer(value: float) -> Initializer:
 
 
 @contextmanager
-def _place(primary: Any, name: str, colocate: bool) -> Iterator[None]:
+def _enter_slot_scope(primary: Any, name: str, colocate: bool) -> Iterator[None]:
     """Enter the variable scope and the colocation of a slot."""
     near = primary.op.graph.colocate_with(primary.op) if colocate else nullcontext()
     with variable_scope(None, f"{primary.op.name}/{name}"), near:

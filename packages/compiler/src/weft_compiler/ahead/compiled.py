@@ -12,14 +12,14 @@ import numpy as np
 from weft_compiler.ahead.header import (
     MISPLACED,
     Parameter,
-    distinct,
     header,
     parameters,
+    rename_distinct,
     require_name,
 )
-from weft_compiler.ahead.lowering import program_of, shapes_of
-from weft_compiler.ahead.objects import require_allowed, undefined
-from weft_compiler.ahead.targets import options_of, require_instructions
+from weft_compiler.ahead.lowering import program_of, resolve_shapes
+from weft_compiler.ahead.objects import require_allowed, undefined_symbols
+from weft_compiler.ahead.targets import machine_options, require_instructions
 from weft_compiler.codegen.memory import ALIGNMENT
 from weft_compiler.codegen.module import ENTRY, Module, module_of
 from weft_compiler.codegen.options import Options
@@ -115,10 +115,12 @@ def compile_graph(
     """
     require_name(name)
     _require_ends(inputs, outputs)
-    options = options_of(target, cpu, features, contract)
-    sizes = shapes_of(inputs, shapes or {})
+    options = machine_options(target, cpu, features, contract)
+    sizes = resolve_shapes(inputs, shapes or {})
     program = program_of(name, list(inputs.values()), list(outputs.values()), sizes)
-    given = parameters(list(inputs), [each.dtype.base_dtype for each in inputs.values()], sizes)
+    given = parameters(
+        list(inputs), [operand.dtype.base_dtype for operand in inputs.values()], sizes
+    )
     computed = parameters(
         list(outputs), [b.dtype for b in program.outputs], [b.shape for b in program.outputs]
     )
@@ -131,32 +133,34 @@ def compile_program(
     outputs: Sequence[Parameter],
     options: Options,
     name: str,
-    said: str,
+    label: str,
 ) -> Compiled:
     """Compile a verified program to an object, as `compile_graph` does after lowering."""
-    given = [buffer for buffer in program.inputs if buffer.name not in program.constants]
-    assert (len(given), len(program.outputs)) == (len(inputs), len(outputs)), program.name
-    every = distinct(inputs, outputs)
-    inputs, outputs = every[: len(inputs)], every[len(inputs) :]
+    input_names = [buffer for buffer in program.inputs if buffer.name not in program.constants]
+    assert (len(input_names), len(program.outputs)) == (len(inputs), len(outputs)), program.name
+    parameters = rename_distinct(inputs, outputs)
+    inputs, outputs = parameters[: len(inputs)], parameters[len(inputs) :]
     target = target_of(options)
-    _require_room(every, 4 if "-p:32:32" in data_layout(target) else 8)
+    _require_room(parameters, 4 if "-p:32:32" in data_layout(target) else 8)
     anonymous = canonical(program)
     module = module_of(anonymous, options)
     constants = _constants(anonymous)
-    text = "\n".join(_texts(name, anonymous, module, target, constants))
+    text = "\n".join(module_texts(name, anonymous, module, target, constants))
     libraries = dict.fromkeys((library_of(name), dtype) for name, dtype in module.routines)
-    others = [library.text(dtype, target) for library, dtype in libraries]
-    require_instructions([text, *others], target, said)
-    image = object_code(text, target, others)
-    missing = undefined(image)
-    require_allowed(missing, said)
+    other_texts = [library.text(dtype, target) for library, dtype in libraries]
+    require_instructions([text, *other_texts], target, label)
+    image = object_code(text, target, other_texts)
+    missing = undefined_symbols(image)
+    require_allowed(missing, label)
     arena = module.shared + module.thread
-    messages = tuple(each.message for each in walk(program.body) if isinstance(each, Check))
-    about = f"{said}, {options.cpu}" if options.cpu else said
+    messages = tuple(
+        statement.message for statement in walk(program.body) if isinstance(statement, Check)
+    )
+    about = f"{label}, {options.cpu}" if options.cpu else label
     written = header(name, about, inputs, outputs, arena, ALIGNMENT, messages)
     return Compiled(
         name,
-        said,
+        label,
         image,
         written,
         tuple(inputs),
@@ -173,17 +177,17 @@ def _require_ends(inputs: Mapping[str, Output], outputs: Mapping[str, Output]) -
     if not outputs:
         raise errors.InvalidArgumentError("a model must have at least one output")
     keys: dict[Output, str] = {}
-    for key, each in inputs.items():
-        first = keys.setdefault(each, key)
+    for key, operand in inputs.items():
+        first = keys.setdefault(operand, key)
         if first != key:
             raise errors.InvalidArgumentError(
-                f"each input must be a different tensor, got {each.name} as {first!r} "
+                f"each input must be a different tensor, got {operand.name} as {first!r} "
                 f"and as {key!r}"
             )
 
 
-def _require_room(every: Sequence[Parameter], pointer: int) -> None:
-    for each in every:
+def _require_room(parameters: Sequence[Parameter], pointer: int) -> None:
+    for each in parameters:
         size = each.size * each.dtype.size
         if size >= 1 << (8 * pointer - 1):
             raise errors.InvalidArgumentError(
@@ -193,12 +197,12 @@ def _require_room(every: Sequence[Parameter], pointer: int) -> None:
 
 def _constants(program: Program) -> dict[str, bytes]:
     """Return the bytes of constants in memory, in little-endian order."""
-    found = {}
+    names = {}
     for buffer in program.inputs:
         if buffer.name in program.constants:
             value = np.ascontiguousarray(program.constants[buffer.name])
-            found[buffer.name] = value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes()
-    return found
+            names[buffer.name] = value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes()
+    return names
 
 
 _FUNCTION: Final = """
@@ -219,7 +223,7 @@ run:
 """
 
 
-def _texts(
+def module_texts(
     name: str,
     program: Program,
     module: Module,
@@ -227,18 +231,20 @@ def _texts(
     constants: Mapping[str, bytes],
 ) -> list[str]:
     """Return the LLVM modules of an object: the program, its constants, and the entry function."""
-    symbols = {content: f"@weft.constant.{at}" for at, content in enumerate(constants.values())}
+    symbols = {
+        content: f"@weft.constant.{index}" for index, content in enumerate(constants.values())
+    }
     stores, taken = [], []
-    for at, buffer in enumerate((*program.inputs, *program.outputs)):
+    for index, buffer in enumerate((*program.inputs, *program.outputs)):
         given = buffer.name not in constants
-        pointer = f"%given.{at}" if given else symbols[constants[buffer.name]]
+        pointer = f"%given.{index}" if given else symbols[constants[buffer.name]]
         if given:
             taken.append(f"ptr {pointer}")
-        stores.append(f"  %place.{at} = getelementptr ptr, ptr %buffers, i64 {at}")
-        stores.append(f"  store ptr {pointer}, ptr %place.{at}")
+        stores.append(f"  %place.{index} = getelementptr ptr, ptr %buffers, i64 {index}")
+        stores.append(f"  store ptr {pointer}, ptr %place.{index}")
     data = [
         f"{symbol} = internal constant [{len(content)} x i8] "
-        f'c"{_escaped(content)}", align {ALIGNMENT}'
+        f'c"{_escape(content)}", align {ALIGNMENT}'
         for content, symbol in symbols.items()
     ]
     function = _FUNCTION.format(
@@ -263,6 +269,6 @@ def _texts(
 _ESCAPES: Final = [f"\\{byte:02X}" for byte in range(256)]
 
 
-def _escaped(content: bytes) -> str:
+def _escape(content: bytes) -> str:
     """Return bytes as the content of an LLVM string constant."""
     return "".join([_ESCAPES[byte] for byte in content])

@@ -64,25 +64,25 @@ def parameters(
     keys: Sequence[str], dtypes: Sequence[DType], shapes: Sequence[tuple[int, ...]]
 ) -> list[Parameter]:
     """Return inputs or outputs with valid C names."""
-    found: list[Parameter] = []
+    results: list[Parameter] = []
     for key, dtype, shape in zip(keys, dtypes, shapes, strict=True):
-        name = identifier(key)
-        found.append(Parameter(key, name, dtype, shape))
-    return found
+        name = to_identifier(key)
+        results.append(Parameter(key, name, dtype, shape))
+    return results
 
 
-def distinct(inputs: Sequence[Parameter], outputs: Sequence[Parameter]) -> list[Parameter]:
+def rename_distinct(inputs: Sequence[Parameter], outputs: Sequence[Parameter]) -> list[Parameter]:
     """Return all parameters, renamed so that no two names are equal when case is ignored."""
-    found: dict[str, Parameter] = {}
+    names: dict[str, Parameter] = {}
     for each in (*inputs, *outputs):
         name, count = each.name, 1
-        while name.upper() in found:
+        while name.upper() in names:
             name, count = f"{each.name}_{count}", count + 1
-        found[name.upper()] = Parameter(each.key, name, each.dtype, each.shape)
-    return list(found.values())
+        names[name.upper()] = Parameter(each.key, name, each.dtype, each.shape)
+    return list(names.values())
 
 
-def identifier(text: str) -> str:
+def to_identifier(text: str) -> str:
     """Convert a text to a valid C name."""
     name = re.sub(r"\W", "_", text, flags=re.ASCII) or "x"
     if name[0].isdigit() or name[0] == "_":
@@ -95,16 +95,16 @@ def require_name(name: str) -> None:
 
     Raises: InvalidArgumentError: it is not.
     """
-    if identifier(name) != name:
+    if to_identifier(name) != name:
         raise errors.InvalidArgumentError(
             f"the name of a compiled model must be valid for a C function, such as "
-            f"{identifier(name)!r}, got {name!r}"
+            f"{to_identifier(name)!r}, got {name!r}"
         )
 
 
 def header(
     name: str,
-    said: str,
+    label: str,
     inputs: Sequence[Parameter],
     outputs: Sequence[Parameter],
     arena: int,
@@ -114,25 +114,27 @@ def header(
     """Return the text of the header.
 
     Args:
-      said: the description of the target.
+      label: the description of the target.
       messages: error messages of checks, whose numbers start at 1.
     """
     upper = name.upper()
-    every = [*inputs, *outputs]
+    parameters = [*inputs, *outputs]
     given = ", ".join(
         [
-            *[f"const {each.c_type} *{each.name}" for each in inputs],
-            *[f"{each.c_type} *{each.name}" for each in outputs],
+            *[f"const {operand.c_type} *{operand.name}" for operand in inputs],
+            *[f"{operand.c_type} *{operand.name}" for operand in outputs],
             "void *arena",
         ]
     )
-    sizes = "\n".join(f"#define {upper}_{each.name.upper()}_SIZE {each.size}" for each in every)
-    lines = "\n".join(f" *   {_described(each)}" for each in every)
+    sizes = "\n".join(
+        f"#define {upper}_{operand.name.upper()}_SIZE {operand.size}" for operand in parameters
+    )
+    lines = "\n".join(f" *   {_describe(operand)}" for operand in parameters)
     cases = "\n".join(
-        f"    case {number}: return {quoted(message)};"
+        f"    case {number}: return {quote(message)};"
         for number, message in [*enumerate(messages, 1), (MISPLACED, "the arena is not aligned")]
     )
-    return f"""/* {name}.h: a model compiled by weft for {said}. */
+    return f"""/* {name}.h: a model compiled by weft for {label}. */
 #ifndef {upper}_H
 #define {upper}_H
 
@@ -172,17 +174,17 @@ static inline const char *{name}_error(int32_t status) {{
 """
 
 
-def _described(each: Parameter) -> str:
-    key = "" if each.key == each.name else f", {_plain(each.key)}"
-    return f"{each.name}: {each.dtype.name} {list(each.shape)}{key}"
+def _describe(parameter: Parameter) -> str:
+    key = "" if parameter.key == parameter.name else f", {_to_plain_text(parameter.key)}"
+    return f"{parameter.name}: {parameter.dtype.name} {list(parameter.shape)}{key}"
 
 
-def _plain(text: str) -> str:
+def _to_plain_text(text: str) -> str:
     """Return text on one line that cannot end a C comment."""
     return re.sub(r"[^ -~]", "?", text).replace("\\", "/").replace("*/", "* /").replace("/*", "/ *")
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Return a C string literal in UTF-8."""
     plain = [
         chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}"

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
-from weft_compiler.lower.region import lower, specialise, unsupported_reason
+from weft_compiler.lower.region import lower, specialize, unsupported_reason
 from weft_compiler.lower.registry import Unsupported, update_of
 from weft_compiler.passes.pipeline import optimize
-from weft_compiler.passes.select_routines import without_blas
+from weft_compiler.passes.select_routines import replace_blas
 from weft_graph.freezing import specialize_graph
 from weft_graph.ir.code_generators import RegionRequest
 from weft_graph.ir.constant_value import constant_value
@@ -69,7 +69,7 @@ def program_of(
         program = lower(RegionRequest(computed, given, outputs, interval), name, direct=True)
     except Unsupported as error:
         raise errors.UnimplementedError(f"{name} cannot be compiled: {error}") from error
-    body = without_blas(program.body)
+    body = replace_blas(program.body)
     program = replace(program, body=body)
     program = optimize(program, check=False, vector_bytes=_VECTOR_BYTES).program
     verify(program)
@@ -102,8 +102,12 @@ def _refuse(
     plain = not any(node.role in _INSTEAD or update_of(node.type) for node in members)
     if odd and plain:
         with suppress(Unsupported):
-            counterparts = specialise(members, inputs, shapes, {})
-            odd = [node for node in odd if not _are_known([counterparts[x] for x in node.outputs])]
+            counterparts = specialize(members, inputs, shapes, {})
+            odd = [
+                node
+                for node in odd
+                if not _have_known_shapes([counterparts[x] for x in node.outputs])
+            ]
     lines = []
     for node in members:
         reason = unsupported_reason(node) if node in odd else ""
@@ -122,16 +126,18 @@ def _refuse(
         )
 
 
-def _are_known(outputs: Sequence[Output]) -> bool:
+def _have_known_shapes(outputs: Sequence[Output]) -> bool:
     return bool(outputs) and all(constant_value(output) is not None for output in outputs)
 
 
-def shapes_of(inputs: Mapping[str, Output], given: Mapping[str, Sequence[int]]) -> list[Shape]:
-    """Return the shapes of inputs; `given` has those that the graph does not know.
+def resolve_shapes(
+    inputs: Mapping[str, Output], given_shapes: Mapping[str, Sequence[int]]
+) -> list[Shape]:
+    """Return the shapes of inputs; `given_shapes` has those that the graph does not know.
 
     Raises: InvalidArgumentError: a shape is unknown, or contradicts the graph.
     """
-    unknown = sorted(given.keys() - inputs.keys())
+    unknown = sorted(given_shapes.keys() - inputs.keys())
     if unknown:
         raise errors.InvalidArgumentError(
             f"unknown inputs {unknown}; the inputs are {sorted(inputs)}"
@@ -139,7 +145,7 @@ def shapes_of(inputs: Mapping[str, Output], given: Mapping[str, Sequence[int]]) 
     shapes: list[Shape] = []
     for key, output in inputs.items():
         dims: Any = output.dims
-        shape = tuple(int(size) for size in given[key]) if key in given else dims
+        shape = tuple(int(size) for size in given_shapes[key]) if key in given_shapes else dims
         if shape is None or None in shape:
             said = "unknown" if dims is None else str(["?" if d is None else d for d in dims])
             example = "1,224,224,3" if dims is None else ",".join(str(d or 1) for d in dims)

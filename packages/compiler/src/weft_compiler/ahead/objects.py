@@ -15,15 +15,15 @@ _HELPERS: Final = re.compile(r"__aeabi_\w+|__(u?div|u?mod|mul|ash[lr]|lshr|fix|f
 """Runtime helpers of C compilers for 64-bit integers and float64 on 32-bit processors."""
 
 
-def undefined(image: bytes) -> list[str]:
+def undefined_symbols(image: bytes) -> list[str]:
     """Return the undefined symbols of an object, sorted.
 
     Raises: InternalError: it is neither ELF nor WebAssembly.
     """
     if image[:4] == b"\x7fELF":
-        return sorted(_of_elf(image))
+        return sorted(_elf_symbols(image))
     if image[:4] == b"\0asm":
-        return sorted(_of_wasm(image))
+        return sorted(_wasm_symbols(image))
     raise errors.InternalError(
         f"the object file must be ELF or WebAssembly, but it begins with {image[:4]!r}"
     )
@@ -39,70 +39,70 @@ def require_allowed(names: list[str], target: str) -> None:
         raise errors.InternalError(f"code for {target} needs undefined symbols: {', '.join(more)}")
 
 
-def _of_elf(image: bytes) -> set[str]:
+def _elf_symbols(image: bytes) -> set[str]:
     wide = image[4] == 2
     section = struct.Struct("<IIQQQQIIQQ" if wide else "<IIIIIIIIII")
     start = struct.unpack_from("<Q" if wide else "<I", image, 40 if wide else 32)[0]
     count = struct.unpack_from("<H", image, 60 if wide else 48)[0]
-    sections = [section.unpack_from(image, start + at * section.size) for at in range(count)]
+    sections = [section.unpack_from(image, start + index * section.size) for index in range(count)]
     symbol = struct.Struct("<IBBHQQ" if wide else "<IIIBBH")
     found = set()
     for _, kind, _, _, offset, length, link, *_ in sections:
         if kind != _SYMBOLS:
             continue
         names = sections[link][4]
-        for at in range(offset + symbol.size, offset + length, symbol.size):
-            fields = symbol.unpack_from(image, at)
+        for index in range(offset + symbol.size, offset + length, symbol.size):
+            fields = symbol.unpack_from(image, index)
             if (fields[3] if wide else fields[5]) == _UNDEFINED:
                 begin = names + fields[0]
                 found.add(image[begin : image.index(b"\0", begin)].decode())
     return found
 
 
-def _of_wasm(image: bytes) -> set[str]:
+def _wasm_symbols(image: bytes) -> set[str]:
     """Return the imported functions of a WebAssembly object.
 
     Memory and table are always imported.
     """
-    at = 8
-    while at < len(image):
-        kind = image[at]
-        size, at = _number(image, at + 1)
+    position = 8
+    while position < len(image):
+        kind = image[position]
+        size, position = _read_leb128(image, position + 1)
         if kind == 2:
-            return set(_imports(image, at))
-        at += size
+            return set(_imports(image, position))
+        position += size
     return set()
 
 
-def _imports(image: bytes, at: int) -> list[str]:
-    found = []
-    count, at = _number(image, at)
+def _imports(image: bytes, index: int) -> list[str]:
+    results = []
+    count, index = _read_leb128(image, index)
     for _ in range(count):
         texts = []
         for _ in range(2):
-            size, at = _number(image, at)
-            texts.append(image[at : at + size].decode())
-            at += size
-        kind, at = image[at], at + 1
+            size, index = _read_leb128(image, index)
+            texts.append(image[index : index + size].decode())
+            index += size
+        kind, index = image[index], index + 1
         if kind == 0:  # a function: the index of its type
-            found.append(texts[1])
-            _, at = _number(image, at)
+            results.append(texts[1])
+            _, index = _read_leb128(image, index)
         elif kind == 3:  # a global: its type and mutability
-            at += 2
+            index += 2
         else:  # a table or a memory: limits, preceded by the type for a table
-            at += kind == 1
-            flags, at = image[at], at + 1
+            index += kind == 1
+            flags, index = image[index], index + 1
             for _ in range(1 + (flags & 1)):
-                _, at = _number(image, at)
-    return found
+                _, index = _read_leb128(image, index)
+    return results
 
 
-def _number(image: bytes, at: int) -> tuple[int, int]:
+def _read_leb128(image: bytes, index: int) -> tuple[int, int]:
     """Read a LEB128 number; return it and the position after it."""
     value = shift = 0
     while True:
-        byte = image[at]
+        byte = image[index]
         value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
+        index, shift = index + 1, shift + 7
         if byte < 128:
-            return value, at
+            return value, index

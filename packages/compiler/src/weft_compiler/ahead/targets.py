@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from weft_compiler.codegen.options import Options
-from weft_compiler.codegen.targets import Target, all_features, host, without
+from weft_compiler.codegen.targets import Target, all_features, host, remove_features
 from weft_tensor import errors
 
 PROCESSORS: Final = {
@@ -33,7 +33,9 @@ _ARM_SYSTEMS: Final = {
 _LIBRARIES: Final = ("", "-gnu", "-musl", "-gnueabihf", "-musleabihf")
 
 
-def options_of(target: str, cpu: str = "", features: str = "", contract: bool = True) -> Options:
+def machine_options(
+    target: str, cpu: str = "", features: str = "", contract: bool = True
+) -> Options:
     """Return the code generation options for a machine.
 
     Args:
@@ -46,13 +48,17 @@ def options_of(target: str, cpu: str = "", features: str = "", contract: bool = 
       processor lacks a feature that all code requires.
     """
     if target == "native":
-        here = host()
+        host_target = host()
         # The host program may not have requested AMX from the system, so it must be explicit.
-        own = (here.cpu, without(here.features, ["amx-"])) if not cpu else (cpu, "")
-        cpu, always, triple = own[0], own[1], here.triple
+        own = (
+            (host_target.cpu, remove_features(host_target.features, ["amx-"]))
+            if not cpu
+            else (cpu, "")
+        )
+        cpu, always, triple = own[0], own[1], host_target.triple
     else:
-        family, least, always = PROCESSORS[_family(target)]
-        cpu, triple = cpu or least, f"{family}-{_system(target)}"
+        family, least, always = PROCESSORS[_processor_family(target)]
+        cpu, triple = cpu or least, f"{family}-{_system_name(target)}"
     features = ",".join(filter(None, (always, features)))
     processor = Target(triple, cpu, all_features(triple, cpu, features))
     _require_basis(target, processor, features)
@@ -61,7 +67,7 @@ def options_of(target: str, cpu: str = "", features: str = "", contract: bool = 
     return Options(contract, False, False, cpu, features, triple)
 
 
-def _family(target: str) -> str:
+def _processor_family(target: str) -> str:
     """Return the processor family at the start of a target's name.
 
     Raises: InvalidArgumentError: the target is unknown.
@@ -80,7 +86,7 @@ def _family(target: str) -> str:
     return match[1]
 
 
-def _system(target: str) -> str:
+def _system_name(target: str) -> str:
     """Return LLVM's name of the system of a target."""
     processor, system, *_ = target.split("-")
     return _ARM_SYSTEMS[system] if processor == "arm" else _SYSTEMS[system]

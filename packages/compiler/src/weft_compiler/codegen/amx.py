@@ -53,8 +53,8 @@ def texts(multiply: str, row: int) -> list[str]:
       row: the stride of copied rows of a, in bytes.
     """
     numbers = [1, *[0] * 15, *[STEP, 0] * 8, *[0] * 16, *[_TILE] * 8, *[0] * 8]
-    sizes = ", ".join(f"i8 {each}" for each in numbers[:LINE])
-    tiles = [_Kernel(multiply, row, *each).text() for each in ((1, 1), (1, 2), (2, 1), (2, 2))]
+    sizes = ", ".join(f"i8 {number}" for number in numbers[:LINE])
+    tiles = [_Kernel(multiply, row, *number).text() for number in ((1, 1), (1, 2), (2, 1), (2, 2))]
     return [
         f"{_SIZES} = internal constant [{LINE} x i8] [{sizes}], align {LINE}",
         *tiles,
@@ -71,10 +71,10 @@ def call(w: Loops, panel: str, groups: str, c: tuple[str, str], size: tuple[str,
       c: the address of the tile, and its row stride in elements.
       size: the rows and columns left, and the condition to accumulate.
     """
-    (place, apart), (rows, columns, add) = c, size
+    (address, stride), (rows, columns, add) = c, size
     w.do(
-        f"call void @weft.tiles(ptr %workspace, ptr {panel}, i64 {groups}, ptr {place}, "
-        f"i64 {apart}, i64 {rows}, i64 {columns}, i1 {add}, ptr %own)"
+        f"call void @weft.tiles(ptr %workspace, ptr {panel}, i64 {groups}, ptr {address}, "
+        f"i64 {stride}, i64 {rows}, i64 {columns}, i1 {add}, ptr %own)"
     )
 
 
@@ -88,22 +88,22 @@ class _Kernel:
 
     def text(self) -> str:
         w = self.w
-        adding, zeros, begun = w.label(), w.label(), w.label()
+        adding, zeros, start_label = w.label(), w.label(), w.label()
         w.branch("%add", adding, zeros)
         w.begin(adding)
         self._sums("tileloadd64")
-        w.go(begun)
+        w.go(start_label)
         w.begin(zeros)
-        for at in range(self.rows * self.columns):
-            w.do(f"call void @llvm.x86.tilezero(i8 {at})")
-        w.go(begun)
-        w.begin(begun)
+        for index in range(self.rows * self.columns):
+            w.do(f"call void @llvm.x86.tilezero(i8 {index})")
+        w.go(start_label)
+        w.begin(start_label)
         steps = w.put(f"lshr i64 %groups, {_TILE.bit_length() - 1}")
-        with w.each(steps, note=", !llvm.loop !0") as p:
-            self._step(p, w.at("%b", "i8", w.put(f"mul nsw i64 {p}, {_LAST}")))
-        rest = w.put(f"and i64 %groups, {_TILE - 1}")
-        with w.when(w.put(f"icmp ne i64 {rest}, 0")):
-            self._copy_last(steps, rest)
+        with w.iterate(steps, note=", !llvm.loop !0") as p:
+            self._step(p, w.offset_address("%b", "i8", w.put(f"mul nsw i64 {p}, {_LAST}")))
+        remainder = w.put(f"and i64 %groups, {_TILE - 1}")
+        with w.emit_if(w.put(f"icmp ne i64 {remainder}, 0")):
+            self._copy_last(steps, remainder)
             self._step(steps, "%last")
         self._sums("tilestored64")
         w.do("ret void")
@@ -118,45 +118,46 @@ class _Kernel:
         for i in range(self.rows):
             row = w.put(f"mul nsw i64 %c_row, {i * _TILE}")
             for j in range(self.columns):
-                place = w.at("%c", "i8", row, str(j * STEP))
+                address = w.offset_address("%c", "i8", row, str(j * STEP))
                 register = i * self.columns + j
-                w.do(f"call void @llvm.x86.{move}(i8 {register}, ptr {place}, i64 %c_row)")
+                w.do(f"call void @llvm.x86.{move}(i8 {register}, ptr {address}, i64 %c_row)")
 
     def _step(self, p: str, b: str) -> None:
         """Multiply the next tiles of a with those of b."""
         w = self.w
-        a = w.at("%a", "i8", w.put(f"mul nsw i64 {p}, {STEP}"))
+        a = w.offset_address("%a", "i8", w.put(f"mul nsw i64 {p}, {STEP}"))
         first = self.rows * self.columns
         second = first + self.rows
         for j in range(self.columns):
-            place = w.at(b, "i8", str(j * STEP))
+            address = w.offset_address(b, "i8", str(j * STEP))
             w.do(
-                f"call void @llvm.x86.tileloadd64(i8 {second + j}, ptr {place}, i64 {PANEL_BYTES})"
+                f"call void @llvm.x86.tileloadd64(i8 {second + j}, ptr {address}, i64 "
+                f"{PANEL_BYTES})"
             )
         for i in range(self.rows):
-            place = w.at(a, "i8", str(i * _TILE * self.row))
-            w.do(f"call void @llvm.x86.tileloadd64(i8 {first + i}, ptr {place}, i64 {self.row})")
+            address = w.offset_address(a, "i8", str(i * _TILE * self.row))
+            w.do(f"call void @llvm.x86.tileloadd64(i8 {first + i}, ptr {address}, i64 {self.row})")
             for j in range(self.columns):
                 registers = f"i8 {i * self.columns + j}, i8 {first + i}, i8 {second + j}"
                 w.do(f"call void @llvm.x86.{self.multiply}({registers})")
 
-    def _copy_last(self, steps: str, rest: str) -> None:
+    def _copy_last(self, steps: str, remainder: str) -> None:
         """Copy the last rows of a panel, padded with zeros; memory after them may be unmapped."""
         w = self.w
-        size = w.put(f"mul nsw i64 {rest}, {PANEL_BYTES}")
-        source = w.at("%b", "i8", w.put(f"mul nsw i64 {steps}, {_LAST}"))
+        size = w.put(f"mul nsw i64 {remainder}, {PANEL_BYTES}")
+        source = w.offset_address("%b", "i8", w.put(f"mul nsw i64 {steps}, {_LAST}"))
         _move(w, source, "%last", size)
-        with w.each(str(_LAST), STEP, low=size, note=", !llvm.loop !0") as at:
-            place = w.at("%last", "i8", at)
-            w.do(f"store <{STEP} x i8> zeroinitializer, ptr {place}, align 1")
+        with w.iterate(str(_LAST), STEP, low=size, note=", !llvm.loop !0") as position:
+            address = w.offset_address("%last", "i8", position)
+            w.do(f"store <{STEP} x i8> zeroinitializer, ptr {address}, align 1")
 
 
-def _move(w: Loops, source: str, place: str, size: str) -> None:
+def _move(w: Loops, source: str, address: str, size: str) -> None:
     """Copy bytes; the number is a multiple of the register size."""
     kind = f"<{STEP} x i8>"
-    with w.each(size, STEP, note=", !llvm.loop !0") as at:
-        x = w.put(f"load {kind}, ptr {w.at(source, 'i8', at)}, align 1")
-        w.do(f"store {kind} {x}, ptr {w.at(place, 'i8', at)}, align 1")
+    with w.iterate(size, STEP, note=", !llvm.loop !0") as position:
+        x = w.put(f"load {kind}, ptr {w.offset_address(source, 'i8', position)}, align 1")
+        w.do(f"store {kind} {x}, ptr {w.offset_address(address, 'i8', position)}, align 1")
 
 
 class _Chooser:
@@ -168,26 +169,26 @@ class _Chooser:
     def text(self) -> str:
         w = self.w
         wide = w.put(f"icmp sge i64 %columns, {PANEL}")
-        whole = w.put(f"and i1 {wide}, {w.put(f'icmp sge i64 %rows, {ROWS}')}")
+        is_full = w.put(f"and i1 {wide}, {w.put(f'icmp sge i64 %rows, {ROWS}')}")
         row = w.put("mul nsw i64 %c_row, 4")
         last = w.put(f"getelementptr i8, ptr %own, i64 {_OWN}")
-        given = "ptr %a, ptr %b, i64 %groups"
+        arguments = "ptr %a, ptr %b, i64 %groups"
         direct, own = w.label(), w.label()
-        w.branch(whole, direct, own)
+        w.branch(is_full, direct, own)
         w.begin(direct)
-        rest = f"ptr %c, i64 {row}, i1 %add, ptr {last}"
-        w.do(f"call void @weft.tiles.2.2({given}, {rest})")
+        remainder = f"ptr %c, i64 {row}, i1 %add, ptr {last}"
+        w.do(f"call void @weft.tiles.2.2({arguments}, {remainder})")
         w.do("ret void")
         w.begin(own)
-        with w.when("%add"):
+        with w.emit_if("%add"):
             self._copy("%c", row, "%own", str(PANEL_BYTES))
         names = ["@weft.tiles.1.1", "@weft.tiles.1.2", "@weft.tiles.2.1", "@weft.tiles.2.2"]
         two = w.put(f"icmp sgt i64 %columns, {_TILE}")
         both = w.put(f"icmp sgt i64 %rows, {_TILE}")
         few, many = w.select(two, "ptr", *names[1::-1]), w.select(two, "ptr", *names[3:1:-1])
         kernel = w.select(both, "ptr", many, few)
-        rest = f"ptr %own, i64 {PANEL_BYTES}, i1 %add, ptr {last}"
-        w.do(f"call void {kernel}({given}, {rest})")
+        remainder = f"ptr %own, i64 {PANEL_BYTES}, i1 %add, ptr {last}"
+        w.do(f"call void {kernel}({arguments}, {remainder})")
         self._copy("%own", str(PANEL_BYTES), "%c", row)
         w.do("ret void")
         lines = "\n".join(w.lines)
@@ -196,25 +197,28 @@ class _Chooser:
         )
         return f"{head}, i1 %add, ptr noalias %own) noinline #0 {{\nentry:\n{lines}\n}}\n"
 
-    def _copy(self, source: str, apart: str, place: str, apart_there: str) -> None:
+    def _copy(self, source: str, stride: str, address: str, apart_there: str) -> None:
         """Copy the valid rows and columns of a tile."""
         w = self.w
         kind, index = f"<{_TILE} x i32>", ", ".join(f"i32 {lane}" for lane in range(_TILE))
-        rows = w.least("%rows", str(ROWS))
+        rows = w.emit_min("%rows", str(ROWS))
         masks = []
         for first in (0, _TILE):
             left = w.put(f"trunc i64 {w.put(f'sub i64 %columns, {first}')} to i32")
-            masks.append(w.put(f"icmp slt {kind} <{index}>, {w.every(kind, left)}"))
-        with w.each(rows, note=", !llvm.loop !0") as i:
-            x = w.at(source, "i8", w.put(f"mul nsw i64 {i}, {apart}"))
-            y = w.at(place, "i8", w.put(f"mul nsw i64 {i}, {apart_there}"))
+            masks.append(w.put(f"icmp slt {kind} <{index}>, {w.broadcast(kind, left)}"))
+        with w.iterate(rows, note=", !llvm.loop !0") as i:
+            x = w.offset_address(source, "i8", w.put(f"mul nsw i64 {i}, {stride}"))
+            y = w.offset_address(address, "i8", w.put(f"mul nsw i64 {i}, {apart_there}"))
             for at, mask in enumerate(masks):
-                here, there = w.at(x, "i8", str(at * STEP)), w.at(y, "i8", str(at * STEP))
-                found = w.put(
+                here, there = (
+                    w.offset_address(x, "i8", str(at * STEP)),
+                    w.offset_address(y, "i8", str(at * STEP)),
+                )
+                result = w.put(
                     f"call {kind} @llvm.masked.load.v16i32.p0(ptr align 4 {here}, "
                     f"<{_TILE} x i1> {mask}, {kind} zeroinitializer)"
                 )
                 w.do(
-                    f"call void @llvm.masked.store.v16i32.p0({kind} {found}, ptr align 4 {there}, "
+                    f"call void @llvm.masked.store.v16i32.p0({kind} {result}, ptr align 4 {there}, "
                     f"<{_TILE} x i1> {mask})"
                 )

@@ -22,7 +22,7 @@ from weft_compiler.codegen.bf16_kernels import PairShape, pair_shape, texts
 from weft_compiler.codegen.gather import GATHERED
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.tiles import module
-from weft_compiler.codegen.vnni_gemm import Driver, GroupGather, function, own_bytes
+from weft_compiler.codegen.vnni_gemm import Driver, GroupGather, function, workspace_bytes
 from weft_compiler.codegen.writer import Loops
 from weft_compiler.layouts import LINE, PAIR, PANEL, PANEL_BYTES, WINDOWS, Windows
 from weft_tensor import dtypes
@@ -56,7 +56,7 @@ def _packed_bytes(s: PairShape) -> int:
     return s.depth // PAIR * PANEL_BYTES
 
 
-def _turned_bytes(s: PairShape) -> int:
+def _transposed_bytes(s: PairShape) -> int:
     """Return the size of packed rows plus that of transposed rows before conversion, in bytes."""
     narrow = 0 if s.copied == "i16" else (s.most_rows * s.depth + s.lanes) * s.dtype.size
     return _packed_bytes(s) + -(-narrow // LINE) * LINE
@@ -64,18 +64,18 @@ def _turned_bytes(s: PairShape) -> int:
 
 def conv_workspace(target: Target) -> int:
     """Return the workspace of `conv_pairs`, in bytes."""
-    return own_bytes(pair_shape(target))
+    return workspace_bytes(pair_shape(target))
 
 
 def matmul_workspace(target: Target) -> int:
     """Return the workspace of `matmul_pairs`, in bytes."""
-    return conv_workspace(target) + _turned_bytes(pair_shape(target))
+    return conv_workspace(target) + _transposed_bytes(pair_shape(target))
 
 
-def filter_workspace(target: Target, of: Windows) -> int:
+def filter_workspace(target: Target, windows: Windows) -> int:
     """Return the workspace of `conv_filter_pairs`, in bytes."""
     s = pair_shape(target)
-    columns = min(s.columns, -(-of.window_size // PANEL) * PANEL)
+    columns = min(s.columns, -(-windows.window_size // PANEL) * PANEL)
     gathered = _depth(s) * (2 * columns + _PAD) * dtypes.bfloat16.size
     return matmul_workspace(target) + gathered
 
@@ -83,11 +83,11 @@ def filter_workspace(target: Target, of: Windows) -> int:
 def module_text(dtype: DType, target: Target) -> str:
     """Return the LLVM module that defines the bfloat16 routines."""
     s = pair_shape(target)
-    turn = transpose.text(dtypes.float32, s.lanes)
+    transpose_text = transpose.text(dtypes.float32, s.lanes)
     gathers = [_Pairs(s).text(), *([] if s.copied == "i16" else [_Plain(s).text()])]
     packing = [_Panel().text(), _Pack().text()]
     routines = [_Matmul(s).text(), _Conv(s).text(), _ByFilter(s).text()]
-    return module(target, *texts(s), turn, *gathers, *packing, *routines)
+    return module(target, *texts(s), transpose_text, *gathers, *packing, *routines)
 
 
 class _Pairs(GroupGather):
@@ -125,16 +125,16 @@ class _Driver(Driver):
     def __init__(self, s: PairShape) -> None:
         super().__init__(s)
         self.pairs = s
-        self.turning = self.w.put(f"getelementptr i8, ptr %workspace, i64 {own_bytes(s)}")
+        self.turning = self.w.put(f"getelementptr i8, ptr %workspace, i64 {workspace_bytes(s)}")
 
     def routine(self, name: str) -> str:
         """Return the LLVM function of a routine."""
         return self.function(name, self.s.dtype, _VIEWS[name], _PARAMETERS[name])
 
-    def turn_rows(self, start: str, apart: str, of: str, rows: str, depth: str) -> None:
+    def turn_rows(self, start: str, stride: str, of: str, rows: str, depth: str) -> None:
         """Copy rows with element stride `of`: pack them as columns, then transpose."""
         w, s = self.w, self.pairs
-        _pack(w, start, of, apart, rows, depth, self.turning)
+        _pack(w, start, of, stride, rows, depth, self.turning)
         groups = self.groups(depth)
         if s.copied == "i16":
             transpose.call(
@@ -142,20 +142,25 @@ class _Driver(Driver):
             )
         else:
             size = _packed_bytes(s)
-            narrow = w.at(self.turning, "i8", str(size))
+            narrow = w.offset_address(self.turning, "i8", str(size))
             transpose.call(w, self.turning, narrow, groups, rows, str(PANEL), str(s.depth // PAIR))
             self._widen(narrow, rows, w.put(f"shl i64 {groups}, 1"))
         self.end_rows(rows, depth)
 
     def _widen(self, narrow: str, rows: str, depth: str) -> None:
         w, s = self.w, self.pairs
-        with w.each(rows) as i:
-            source = w.at(narrow, "i16", w.put(f"mul nsw i64 {i}, {s.depth}"))
-            place = w.at("%workspace", "float", w.put(f"mul nsw i64 {i}, {s.row}"))
-            with w.each(depth, s.lanes, note=", !llvm.loop !0") as p:
-                x = w.put(f"load <{s.lanes} x i16>, ptr {w.at(source, 'i16', p)}, align 2")
+        with w.iterate(rows) as i:
+            source = w.offset_address(narrow, "i16", w.put(f"mul nsw i64 {i}, {s.depth}"))
+            address = w.offset_address("%workspace", "float", w.put(f"mul nsw i64 {i}, {s.row}"))
+            with w.iterate(depth, s.lanes, note=", !llvm.loop !0") as p:
+                x = w.put(
+                    f"load <{s.lanes} x i16>, ptr {w.offset_address(source, 'i16', p)}, align 2"
+                )
                 x = s.as_copied(w, x, s.lanes)
-                w.do(f"store <{s.lanes} x float> {x}, ptr {w.at(place, 'float', p)}, align 4")
+                w.do(
+                    f"store <{s.lanes} x float> {x}, ptr "
+                    f"{w.offset_address(address, 'float', p)}, align 4"
+                )
 
 
 class _Matmul(_Driver):
@@ -166,13 +171,13 @@ class _Matmul(_Driver):
     def _copy(self, i: str, rows: str, pc: str, depth: str) -> None:
         w = self.w
         first, column = w.put(f"mul nsw i64 {i}, %a_row"), w.put(f"mul nsw i64 {pc}, %a_column")
-        start = w.at("%a", "i16", first, column)
-        dense, turned, done = w.label(), w.label(), w.label()
-        w.branch(w.put("icmp eq i64 %a_column, 1"), dense, turned)
+        start = w.offset_address("%a", "i16", first, column)
+        dense, transposed, done = w.label(), w.label(), w.label()
+        w.branch(w.put("icmp eq i64 %a_column, 1"), dense, transposed)
         w.begin(dense)
         self.copy_rows(start, "%a_row", rows, depth)
         w.go(done)
-        w.begin(turned)
+        w.begin(transposed)
         self.turn_rows(start, "%a_row", "%a_column", rows, depth)
         w.go(done)
         w.begin(done)
@@ -180,42 +185,52 @@ class _Matmul(_Driver):
 
 class _Conv(_Driver):
     def text(self) -> str:
-        windows, places = self.counts()
-        self.multiply((windows, "%depth", places), ("%w", "%y"), "%depth", self.copy_windows)
+        windows, window_size = self.counts()
+        self.multiply((windows, "%depth", window_size), ("%w", "%y"), "%depth", self.copy_windows)
         return self.routine("conv_pairs")
 
 
 class _ByFilter(_Driver):
     def text(self) -> str:
         w, s = self.w, self.pairs
-        windows, places = self.counts()
-        given = w.put("icmp ne i64 %accumulate, 0")
-        there = w.put("sub i64 %until, %from")
-        most = w.least(there, str(s.columns))
-        apart = w.put(f"add nsw i64 {most}, {_PAD}")
-        gathered = w.at(self.turning, "i8", str(_turned_bytes(s)))
-        panels = w.at(gathered, "i16", w.put(f"mul nsw i64 {apart}, {_depth(s)}"))
-        with w.each("%until", s.columns, low="%from") as jc:
-            columns = w.least(w.put(f"sub i64 %until, {jc}"), str(s.columns))
-            with w.each(windows, _depth(s)) as pc:
-                depth = w.least(w.put(f"sub i64 {windows}, {pc}"), str(_depth(s)))
-                add = w.put(f"or i1 {given}, {w.put(f'icmp sgt i64 {pc}, 0')}")
-                of = {name: f"%{name}" for name in WINDOWS}
-                of |= dict(zip(GATHERED, (pc, depth, jc, columns, apart, "0"), strict=True))
-                self.gather("%x", of, "", gathered, plain=s.copied != "i16")
+        windows, window_size = self.counts()
+        accumulates = w.put("icmp ne i64 %accumulate, 0")
+        extent = w.put("sub i64 %until, %from")
+        maximum = w.emit_min(extent, str(s.columns))
+        stride = w.put(f"add nsw i64 {maximum}, {_PAD}")
+        gathered = w.offset_address(self.turning, "i8", str(_transposed_bytes(s)))
+        panels = w.offset_address(gathered, "i16", w.put(f"mul nsw i64 {stride}, {_depth(s)}"))
+        with w.iterate("%until", s.columns, low="%from") as jc:
+            columns = w.emit_min(w.put(f"sub i64 %until, {jc}"), str(s.columns))
+            with w.iterate(windows, _depth(s)) as pc:
+                depth = w.emit_min(w.put(f"sub i64 {windows}, {pc}"), str(_depth(s)))
+                add = w.put(f"or i1 {accumulates}, {w.put(f'icmp sgt i64 {pc}, 0')}")
+                params = {name: f"%{name}" for name in WINDOWS}
+                params |= dict(zip(GATHERED, (pc, depth, jc, columns, stride, "0"), strict=True))
+                self.gather("%x", params, "", gathered, plain=s.copied != "i16")
                 groups = self.groups(depth)
-                with w.each(columns, PANEL) as j:
+                with w.iterate(columns, PANEL) as j:
                     size = w.put(f"mul nsw i64 {j}, {PANEL_BYTES // PANEL}")
-                    place = w.at(panels, "i8", w.put(f"mul nsw i64 {size}, {groups}"))
-                    here = w.least(w.put(f"sub i64 {columns}, {j}"), str(PANEL))
-                    _pack(w, w.at(gathered, "i16", j), apart, "1", here, depth, place)
-                with self.rows("%depth") as (i, rows, wanted):
-                    start = w.at("%g", "i16", w.put(f"mul nsw i64 {pc}, %depth"), i)
+                    address = w.offset_address(panels, "i8", w.put(f"mul nsw i64 {size}, {groups}"))
+                    num_columns = w.emit_min(w.put(f"sub i64 {columns}, {j}"), str(PANEL))
+                    _pack(
+                        w,
+                        w.offset_address(gathered, "i16", j),
+                        stride,
+                        "1",
+                        num_columns,
+                        depth,
+                        address,
+                    )
+                with self.rows("%depth") as (i, rows, kernel_rows):
+                    start = w.offset_address("%g", "i16", w.put(f"mul nsw i64 {pc}, %depth"), i)
                     self.turn_rows(start, "1", "%depth", rows, depth)
-                    place = w.at("%y", "float", w.put(f"mul nsw i64 {i}, {places}"), jc)
-                    left = (wanted, w.put(f"sub i64 %depth, {i}"))
+                    address = w.offset_address(
+                        "%y", "float", w.put(f"mul nsw i64 {i}, {window_size}"), jc
+                    )
+                    left = (kernel_rows, w.put(f"sub i64 %depth, {i}"))
                     block = ("0", columns, panels, groups)
-                    self.columns(left, block, columns, depth, (place, places, add))
+                    self.columns(left, block, columns, depth, (address, window_size, add))
         return self.routine("conv_filter_pairs")
 
 
@@ -241,28 +256,28 @@ class _Panel:
     def text(self) -> str:
         w = self.w
         groups = w.put(f"lshr i64 {w.put('add nsw i64 %k, 1')}, 1")
-        with w.when(w.put(f"icmp slt i64 %columns, {PANEL}")):
+        with w.emit_if(w.put(f"icmp slt i64 %columns, {PANEL}")):
             size = w.put(f"mul nsw i64 {groups}, {PANEL_BYTES}")
             w.do(f"call void @llvm.memset.p0.i64(ptr %panel, i8 0, i64 {size}, i1 false)")
         # Pairs are transposed as 32-bit words, which must be aligned.
-        place = w.put(f"or i64 {w.put('ptrtoint ptr %b to i64')}, {w.put('shl i64 %column, 1')}")
-        words = w.put(f"icmp eq i64 {w.put(f'and i64 {place}, 3')}, 0")
-        turns = w.put(f"and i1 {words}, {w.put('icmp eq i64 %row, 1')}")
-        dense, other, turned, apart, done = (w.label() for _ in range(5))
+        address = w.put(f"or i64 {w.put('ptrtoint ptr %b to i64')}, {w.put('shl i64 %column, 1')}")
+        words = w.put(f"icmp eq i64 {w.put(f'and i64 {address}, 3')}, 0")
+        iterations = w.put(f"and i1 {words}, {w.put('icmp eq i64 %row, 1')}")
+        dense, other, transposed, strided, done = (w.label() for _ in range(5))
         w.branch(w.put("icmp eq i64 %column, 1"), dense, other)
         w.begin(dense)
-        self._dense()
+        self._pack_dense()
         w.go(done)
         w.begin(other)
-        w.branch(turns, turned, apart)
-        w.begin(turned)
-        whole = w.put("lshr i64 %k, 1")
+        w.branch(iterations, transposed, strided)
+        w.begin(transposed)
+        full_count = w.put("lshr i64 %k, 1")
         words = w.put("lshr i64 %column, 1")
-        transpose.call(w, "%b", "%panel", "%columns", whole, words, str(PANEL))
-        self._each(w.put("and i64 %k, -2"))
+        transpose.call(w, "%b", "%panel", "%columns", full_count, words, str(PANEL))
+        self._pack_elements(w.put("and i64 %k, -2"))
         w.go(done)
-        w.begin(apart)
-        self._each("0")
+        w.begin(strided)
+        self._pack_elements("0")
         w.go(done)
         w.begin(done)
         w.do("ret void")
@@ -271,60 +286,60 @@ class _Panel:
         head = f"define internal void @weft.panel(ptr noalias %b, {numbers}, ptr noalias %panel)"
         return f"{head} noinline #0 {{\nentry:\n{lines}\n}}\n"
 
-    def _dense(self) -> None:
+    def _pack_dense(self) -> None:
         """Pack two contiguous rows: all 32 columns together, or four."""
         w = self.w
         even = w.put("and i64 %k, -2")
         for low, high, count in (("0", even, PAIR), (even, "%k", 1)):
-            with w.each(high, PAIR, low=low, note=", !llvm.loop !0") as p:
-                start = w.at("%b", "i16", w.put(f"mul nsw i64 {p}, %row"))
-                rows = [start, w.at(start, "i16", "%row")][:count]
-                place = w.at("%panel", "i16", w.put(f"mul nsw i64 {p}, {PANEL}"))
+            with w.iterate(high, PAIR, low=low, note=", !llvm.loop !0") as p:
+                start = w.offset_address("%b", "i16", w.put(f"mul nsw i64 {p}, %row"))
+                rows = [start, w.offset_address(start, "i16", "%row")][:count]
+                address = w.offset_address("%panel", "i16", w.put(f"mul nsw i64 {p}, {PANEL}"))
                 whole, parts, done = w.label(), w.label(), w.label()
                 w.branch(w.put(f"icmp eq i64 %columns, {PANEL}"), whole, parts)
                 w.begin(whole)
-                self._side_by_side(rows, place, PANEL)
+                self._interleave(rows, address, PANEL)
                 w.go(done)
                 w.begin(parts)
                 fours = w.put("and i64 %columns, -4")
                 for lanes, first, last in ((4, "0", fours), (1, fours, "%columns")):
-                    with w.each(last, lanes, low=first, note=", !llvm.loop !0") as j:
-                        here = [w.at(row, "i16", j) for row in rows]
-                        there = w.at(place, "i16", w.put(f"shl i64 {j}, 1"))
-                        self._side_by_side(here, there, lanes)
+                    with w.iterate(last, lanes, low=first, note=", !llvm.loop !0") as j:
+                        here = [w.offset_address(row, "i16", j) for row in rows]
+                        there = w.offset_address(address, "i16", w.put(f"shl i64 {j}, 1"))
+                        self._interleave(here, there, lanes)
                 w.go(done)
                 w.begin(done)
 
-    def _side_by_side(self, rows: list[str], place: str, lanes: int) -> None:
+    def _interleave(self, rows: list[str], address: str, lanes: int) -> None:
         """Interleave the elements of one or two rows; a missing second row is zero."""
         w, kind = self.w, f"<{lanes} x i16>"
-        found = [w.put(f"load {kind}, ptr {row}, align 2") for row in rows]
-        both = (*found, "zeroinitializer")[:2]
+        result = [w.put(f"load {kind}, ptr {row}, align 2") for row in rows]
+        both = (*result, "zeroinitializer")[:2]
         order = ", ".join(f"i32 {lane + half * lanes}" for lane in range(lanes) for half in (0, 1))
         x = w.put(
             f"shufflevector {kind} {both[0]}, {kind} {both[1]}, <{2 * lanes} x i32> <{order}>"
         )
-        w.do(f"store <{2 * lanes} x i16> {x}, ptr {place}, align 2")
+        w.do(f"store <{2 * lanes} x i16> {x}, ptr {address}, align 2")
 
-    def _each(self, first: str) -> None:
+    def _pack_elements(self, first: str) -> None:
         """Emit element-by-element packing, starting at a row."""
         w = self.w
         with (
-            w.when(w.put(f"icmp slt i64 {first}, %k")),
-            w.when(w.put("icmp ne i64 " + w.put("and i64 %k, 1") + ", 0")),
+            w.emit_if(w.put(f"icmp slt i64 {first}, %k")),
+            w.emit_if(w.put("icmp ne i64 " + w.put("and i64 %k, 1") + ", 0")),
         ):
             last = w.put(f"mul nsw i64 {w.put('sub nsw i64 %k, 1')}, {PANEL}")
             zeros = f"<{PAIR * PANEL} x i16> zeroinitializer"
-            w.do(f"store {zeros}, ptr {w.at('%panel', 'i16', last)}, align 2")
-        with w.each("%k", low=first, note=", !llvm.loop !0") as p:
+            w.do(f"store {zeros}, ptr {w.offset_address('%panel', 'i16', last)}, align 2")
+        with w.iterate("%k", low=first, note=", !llvm.loop !0") as p:
             pair = w.put(f"mul nsw i64 {w.put(f'lshr i64 {p}, 1')}, {PAIR * PANEL}")
             odd = w.put(f"and i64 {p}, 1")
-            with w.each("%columns", note=", !llvm.loop !0") as j:
-                at = w.put(f"mul nsw i64 {p}, %row")
-                source = w.at("%b", "i16", at, w.put(f"mul nsw i64 {j}, %column"))
+            with w.iterate("%columns", note=", !llvm.loop !0") as j:
+                position = w.put(f"mul nsw i64 {p}, %row")
+                source = w.offset_address("%b", "i16", position, w.put(f"mul nsw i64 {j}, %column"))
                 x = w.put(f"load i16, ptr {source}, align 2")
-                place = w.at("%panel", "i16", pair, w.put(f"shl i64 {j}, 1"), odd)
-                w.do(f"store i16 {x}, ptr {place}, align 2")
+                address = w.offset_address("%panel", "i16", pair, w.put(f"shl i64 {j}, 1"), odd)
+                w.do(f"store i16 {x}, ptr {address}, align 2")
 
 
 class _Pack:
@@ -336,15 +351,15 @@ class _Pack:
         # Several contiguous rows at a time, so that cache lines are read in sequence.
         dense = w.put("icmp eq i64 %b_column, 1")
         several = w.select(dense, "i64", str(_ROWS), "%k")
-        with w.each("%k", several) as p, w.each("%n", PANEL) as j:
+        with w.iterate("%k", several) as p, w.iterate("%n", PANEL) as j:
             size = w.put(f"mul nsw i64 {j}, {PANEL_BYTES // PANEL}")
             size = w.put(f"mul nsw i64 {size}, {groups}")
             done = w.put(f"mul nsw i64 {p}, {PANEL_BYTES // PAIR}")
-            place = w.at("%panels", "i8", size, done)
+            address = w.offset_address("%panels", "i8", size, done)
             row, column = w.put(f"mul nsw i64 {p}, %b_row"), w.put(f"mul nsw i64 {j}, %b_column")
-            start = w.at("%b", "i16", row, column)
-            here = w.least(w.put(f"sub i64 %n, {j}"), str(PANEL))
-            depth = w.least(w.put(f"sub i64 %k, {p}"), several)
-            _pack(w, start, "%b_row", "%b_column", here, depth, place)
+            start = w.offset_address("%b", "i16", row, column)
+            num_columns = w.emit_min(w.put(f"sub i64 %n, {j}"), str(PANEL))
+            depth = w.emit_min(w.put(f"sub i64 %k, {p}"), several)
+            _pack(w, start, "%b_row", "%b_column", num_columns, depth, address)
         views, numbers = _VIEWS["pack_pairs"], _PARAMETERS["pack_pairs"]
         return function("pack_pairs", dtypes.bfloat16, w, views, numbers)

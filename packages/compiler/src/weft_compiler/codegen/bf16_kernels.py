@@ -32,7 +32,7 @@ _TILES_DEPTH: Final = 512
 """Bytes of a row of a that are copied at a time; with a panel, they stay in the L1 cache."""
 
 
-class Pairs(enum.Enum):
+class PairMethod(enum.Enum):
     """Methods of multiplying pairs of bfloat16 numbers."""
 
     TILES = "tdpbf16ps"
@@ -40,16 +40,16 @@ class Pairs(enum.Enum):
     WIDE = "widened"
 
 
-def pairs_of(target: Target) -> Pairs:
+def pairs_of(target: Target) -> PairMethod:
     """Return the fastest method that a processor supports."""
     if target.has_tiles("bf16"):
-        return Pairs.TILES
+        return PairMethod.TILES
     # Processors that also have float16 instructions are Intel's: their bfloat16 dot takes three
     # times as long as two float32 products. On AMD it is as fast as one.
     wide = target.x86 and target.has("avx512bf16") and target.vector_bytes == 64
     wide = wide and not target.has("avx512fp16")
     narrow = target.family == "aarch64" and target.has("bf16")
-    return Pairs.DOT if wide or narrow else Pairs.WIDE
+    return PairMethod.DOT if wide or narrow else PairMethod.WIDE
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class PairShape:
     """
 
     target: Target
-    way: Pairs
+    way: PairMethod
     lanes: int
     rows: tuple[int, ...]
 
@@ -89,12 +89,12 @@ class PairShape:
     @property
     def copied(self) -> str:
         """The LLVM type of copied elements of a."""
-        return "float" if self.way is Pairs.WIDE else "i16"
+        return "float" if self.way is PairMethod.WIDE else "i16"
 
     @property
     def size(self) -> int:
         """The size of a copied element of a, in bytes."""
-        return 4 if self.way is Pairs.WIDE else 2
+        return 4 if self.way is PairMethod.WIDE else 2
 
     @property
     def depth(self) -> int:
@@ -129,7 +129,7 @@ class PairShape:
     @property
     def in_tiles(self) -> bool:
         """True if the kernels use AMX tiles."""
-        return self.way is Pairs.TILES
+        return self.way is PairMethod.TILES
 
     def as_copied(self, w: Loops, x: str, lanes: int = 0) -> str:
         """Convert elements of a, a vector or a scalar, to the format of the kernels."""
@@ -151,7 +151,9 @@ def texts(s: PairShape) -> list[str]:
     """Return the kernels for all tile sizes, and the tables in which `chosen` finds them."""
     if s.in_tiles:
         return amx.texts("tdpbf16ps", s.row * s.size)
-    return kernels(s, lambda *sizes: (_Wide if s.way is Pairs.WIDE else _Dot)(s, *sizes))
+    return kernels(
+        s, lambda *sizes: (_Float32Kernel if s.way is PairMethod.WIDE else _DotKernel)(s, *sizes)
+    )
 
 
 class _Kernel(GroupKernel):
@@ -161,11 +163,11 @@ class _Kernel(GroupKernel):
 
     def words(self, start: str, v: int) -> str:
         """Load pairs of adjacent columns, each pair as one integer."""
-        place = self.w.at(start, "i32", str(v * self.s.lanes))
-        return self.w.put(f"load <{self.s.lanes} x i32>, ptr {place}, align 4")
+        address = self.w.offset_address(start, "i32", str(v * self.s.lanes))
+        return self.w.put(f"load <{self.s.lanes} x i32>, ptr {address}, align 4")
 
 
-class _Wide(_Kernel):
+class _Float32Kernel(_Kernel):
     """Kernel that computes two float32 products, one after the other."""
 
     def columns_of(self, start: str, v: int) -> list[str]:
@@ -175,19 +177,19 @@ class _Wide(_Kernel):
         second = w.put(f"and {kind} {words}, <{', '.join(['i32 -65536'] * lanes)}>")
         return [w.put(f"bitcast {kind} {each} to {self.kind}") for each in (first, second)]
 
-    def row_of(self, place: str, b: list[list[str]], totals: list[str]) -> list[str]:
+    def row_of(self, address: str, b: list[list[str]], totals: list[str]) -> list[str]:
         w = self.w
-        for at in range(PAIR):
-            x = w.put(f"load float, ptr {w.at(place, 'float', str(at))}, align 4")
-            every = w.every(self.kind, x)
+        for index in range(PAIR):
+            x = w.put(f"load float, ptr {w.offset_address(address, 'float', str(index))}, align 4")
+            broadcast_value = w.broadcast(self.kind, x)
             totals = [
-                w.call(f"llvm.fmuladd.{self.suffix}", self.kind, every, y[at], total)
+                w.call(f"llvm.fmuladd.{self.suffix}", self.kind, broadcast_value, y[index], total)
                 for y, total in zip(b, totals, strict=True)
             ]
         return totals
 
 
-class _Dot(_Kernel):
+class _DotKernel(_Kernel):
     """Kernel with an instruction that adds both products of a pair."""
 
     def columns_of(self, start: str, v: int) -> list[str]:
@@ -198,16 +200,17 @@ class _Dot(_Kernel):
     def _pairs(self) -> str:
         return f"<{PAIR * self.s.lanes} x bfloat>"
 
-    def row_of(self, place: str, b: list[list[str]], totals: list[str]) -> list[str]:
+    def row_of(self, address: str, b: list[list[str]], totals: list[str]) -> list[str]:
         w, many = self.w, f"<{self.s.lanes} x i32>"
-        x = w.put(f"load i32, ptr {place}, align 2")
-        every = w.put(f"bitcast {many} {w.every(many, x)} to {self._pairs}")
+        x = w.put(f"load i32, ptr {address}, align 2")
+        broadcast_value = w.put(f"bitcast {many} {w.broadcast(many, x)} to {self._pairs}")
         function = "llvm.x86.avx512bf16.dpbf16ps.512"
         if not self.s.target.x86:
             function = "llvm.aarch64.neon.bfdot.v4f32.v8bf16"
         return [
             w.put(
-                f"call {self.kind} @{function}({self.kind} {total}, {self._pairs} {every}, "
+                f"call {self.kind} @{function}({self.kind} {total}, {self._pairs} "
+                f"{broadcast_value}, "
                 f"{self._pairs} {y})"
             )
             for (y,), total in zip(b, totals, strict=True)

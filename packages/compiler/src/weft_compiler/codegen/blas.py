@@ -28,7 +28,7 @@ THREADS: Final = "threads"
 """Name of the function that returns the number of threads that BLAS may use."""
 
 
-def many_threads(w: Writer, called: set[str]) -> str:
+def uses_many_threads(w: Writer, called: set[str]) -> str:
     """Emit a test of whether BLAS uses several threads.
 
     Args:
@@ -58,42 +58,42 @@ def call(
     a: str,
     b: str,
     c: str,
-    of: Mapping[str, int],
+    params: Mapping[str, int],
     sizes: Mapping[str, int | str],
 ) -> str:
     """Emit the call.
 
     Args:
       a, b, c: pointers to the first elements.
-      of: the parameters of `gemm`, or their maxima if they are known only at run time.
+      params: the parameters of `gemm`, or their maxima if they are known only at run time.
       sizes: the parameters as LLVM operands.
     Returns: the BLAS function.
     """
     prefix = _PREFIX[dtype]
     kind = _KIND[prefix]
-    one, beta = literal(1.0, dtype), literal(float(of["accumulate"]), dtype)
+    one, beta = literal(1.0, dtype), literal(float(params["accumulate"]), dtype)
     m, n, k = sizes["m"], sizes["n"], sizes["k"]
-    if m == n == 1 and not of["accumulate"]:
-        strides = f"i64 {of['a_column']}, ptr {b}, i64 {of['b_row']}"
-        found = w.put(f"call {kind} @{symbol(prefix + 'dot')}(i64 {k}, ptr {a}, {strides})")
-        w.do(f"store {kind} {found}, ptr {c}, align {dtype.size}")
+    if m == n == 1 and not params["accumulate"]:
+        strides = f"i64 {params['a_column']}, ptr {b}, i64 {params['b_row']}"
+        result = w.put(f"call {kind} @{symbol(prefix + 'dot')}(i64 {k}, ptr {a}, {strides})")
+        w.do(f"store {kind} {result}, ptr {c}, align {dtype.size}")
         return prefix + "dot"
     if m == 1 or n == 1:
         # A row times a matrix is the transposed matrix times a column.
         matrix, vector, rows = (b, a, n) if m == 1 else (a, b, m)
         near, far = ("b_row", "b_column") if m == 1 else ("a_column", "a_row")
-        step = of["a_column" if m == 1 else "b_row"]
-        order, apart = _COLUMN_MAJOR, of[far]
-        if of[near] != 1 or apart < of["k"]:
-            order, apart = _ROW_MAJOR, of[near]
+        step = params["a_column" if m == 1 else "b_row"]
+        order, stride = _COLUMN_MAJOR, params[far]
+        if params[near] != 1 or stride < params["k"]:
+            order, stride = _ROW_MAJOR, params[near]
         w.do(
             f"call void @{symbol(prefix + 'gemv')}(i32 {order}, i32 {_TRANSPOSED}, i64 {k}, "
-            f"i64 {rows}, {kind} {one}, ptr {matrix}, i64 {apart}, ptr {vector}, i64 {step}, "
-            f"{kind} {beta}, ptr {c}, i64 {1 if m == 1 else of['c_row']})"
+            f"i64 {rows}, {kind} {one}, ptr {matrix}, i64 {stride}, ptr {vector}, i64 {step}, "
+            f"{kind} {beta}, ptr {c}, i64 {1 if m == 1 else params['c_row']})"
         )
         return prefix + "gemv"
-    turned_a, _ = _stored(of["a_row"], of["a_column"], of["k"])
-    turned_b, _ = _stored(of["b_row"], of["b_column"], of["n"])
+    turned_a, _ = _storage_order(params["a_row"], params["a_column"], params["k"])
+    turned_b, _ = _storage_order(params["b_row"], params["b_column"], params["n"])
     apart_a = sizes["a_row" if turned_a == _PLAIN else "a_column"]
     apart_b = sizes["b_row" if turned_b == _PLAIN else "b_column"]
     w.do(
@@ -105,15 +105,15 @@ def call(
 
 
 STORED: Final = ("turned_a", "turned_b", "m", "n", "k", "apart_a", "apart_b", "c_row", "accumulate")
-"""Names of the results of `stored`: the arguments of a BLAS matrix product."""
+"""Names of the results of `blas_arguments`: the arguments of a BLAS matrix product."""
 
 
-def stored(of: Mapping[str, int]) -> list[int]:
+def blas_arguments(params: Mapping[str, int]) -> list[int]:
     """Convert the parameters of `gemm` to arguments of a BLAS matrix product."""
-    turned_a, apart_a = _stored(of["a_row"], of["a_column"], of["k"])
-    turned_b, apart_b = _stored(of["b_row"], of["b_column"], of["n"])
-    sizes = [of["m"], of["n"], of["k"]]
-    return [turned_a, turned_b, *sizes, apart_a, apart_b, of["c_row"], of["accumulate"]]
+    turned_a, apart_a = _storage_order(params["a_row"], params["a_column"], params["k"])
+    turned_b, apart_b = _storage_order(params["b_row"], params["b_column"], params["n"])
+    sizes = [params["m"], params["n"], params["k"]]
+    return [turned_a, turned_b, *sizes, apart_a, apart_b, params["c_row"], params["accumulate"]]
 
 
 def product(dtype: DType) -> str:
@@ -122,18 +122,19 @@ def product(dtype: DType) -> str:
 
 
 def call_stored(w: Writer, dtype: DType, a: str, b: str, c: str, arguments: Sequence[str]) -> None:
-    """Emit a call of `product` whose arguments, those of `stored`, are known only at run time."""
+    """Emit a call of `product` with `blas_arguments` that are known only at run time."""
     kind, one = _KIND[_PREFIX[dtype]], literal(1.0, dtype)
     turned_a, turned_b, m, n, k, apart_a, apart_b, c_row, accumulate = arguments
-    turned = [w.put(f"trunc i64 {each} to i32") for each in (turned_a, turned_b)]
+    transposed = [w.put(f"trunc i64 {each} to i32") for each in (turned_a, turned_b)]
     beta = w.put(f"sitofp i64 {accumulate} to {kind}")
     w.do(
-        f"call void @{symbol(product(dtype))}(i32 {_ROW_MAJOR}, i32 {turned[0]}, i32 {turned[1]}, "
+        f"call void @{symbol(product(dtype))}(i32 {_ROW_MAJOR}, i32 {transposed[0]}, i32 "
+        f"{transposed[1]}, "
         f"i64 {m}, i64 {n}, i64 {k}, {kind} {one}, ptr {a}, i64 {apart_a}, ptr {b}, "
         f"i64 {apart_b}, {kind} {beta}, ptr {c}, i64 {c_row})"
     )
 
 
-def _stored(row: int, column: int, columns: int) -> tuple[int, int]:
+def _storage_order(row: int, column: int, columns: int) -> tuple[int, int]:
     """Return the storage order of a matrix and its leading dimension."""
     return (_PLAIN, row) if column == 1 and row >= columns else (_TRANSPOSED, column)

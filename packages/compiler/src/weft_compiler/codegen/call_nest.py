@@ -12,11 +12,11 @@ from typing import Final
 import numpy as np
 
 from weft_compiler.codegen import blas, runtime
-from weft_compiler.codegen.memory import rounded
+from weft_compiler.codegen.memory import round_up
 from weft_compiler.codegen.module import ENTRY, Module, attributes
 from weft_compiler.codegen.options import Options
 from weft_compiler.codegen.parallel_split import cut_of
-from weft_compiler.codegen.routine import Cut, Routine
+from weft_compiler.codegen.routine import ParallelSplit, Routine
 from weft_compiler.codegen.targets import target_of
 from weft_compiler.codegen.writer import Loops
 from weft_compiler.ir.expressions import Constant
@@ -33,38 +33,38 @@ advance per part, both in bytes. The parameters and the numbers of the call come
 _HEAD: Final = 7
 
 
-def call_of(piece: Piece) -> Routine | None:
+def find_call(piece: Piece) -> Routine | None:
     """Return the only call of a piece, or None if its sizes cannot be stored in a table."""
     body = piece.program.body
     if len(body) != 1 or not isinstance(body[0], Routine) or piece.numbers:
         return None
     call = body[0]
-    places = [*call.numbers, *[index for view in call.views for index in view.indices]]
-    if call.sizes or not all(isinstance(place, Constant) for place in places):
+    indices = [*call.numbers, *[index for view in call.views for index in view.indices]]
+    if call.sizes or not all(isinstance(address, Constant) for address in indices):
         return None
-    return call if call.has_table(dtype_of(piece, call)) else None
+    return call if call.has_table(routine_dtype(piece, call)) else None
 
 
-def dtype_of(piece: Piece, call: Routine) -> DType:
+def routine_dtype(piece: Piece, call: Routine) -> DType:
     """Return the element type for which a routine is called."""
     return piece.program.buffers[call.views[0].buffer].dtype
 
 
-def with_table(piece: Piece, call: Routine, options: Options) -> Piece:
+def with_size_table(piece: Piece, call: Routine, options: Options) -> Piece:
     """Return a piece that calls the function for all sizes, with its sizes in a table."""
     cut = cut_of(call) if options.threads else None
-    cut = cut or Cut("", call.num_places, 0, {})
+    cut = cut or ParallelSplit("", call.num_places, 0, {})
     units = cut.units if cut.unit else 1
     arguments = call.table()
-    at = list(arguments).index(cut.size) if cut.size else -1
-    workspace = rounded(call.workspace_bytes(dtype_of(piece, call), target_of(options)))
-    words = [units, cut.unit, cut.count, cut.chunks, workspace, at, int(cut.rows)]
+    position = list(arguments).index(cut.size) if cut.size else -1
+    workspace = round_up(call.workspace_bytes(routine_dtype(piece, call), target_of(options)))
+    words = [units, cut.unit, cut.count, cut.chunks, workspace, position, int(cut.rows)]
     buffers = (*piece.program.inputs, *piece.program.outputs)
     slots = {each.name: 1 + number for number, each in enumerate(buffers)}
     for number, view in enumerate(call.views):
         buffer = buffers[slots[view.buffer] - 1]
-        places = [int(each.value) for each in view.indices if isinstance(each, Constant)]
-        offset = sum(place * step for place, step in zip(places, buffer.strides, strict=True))
+        indices = [int(each.value) for each in view.indices if isinstance(each, Constant)]
+        offset = sum(address * step for address, step in zip(indices, buffer.strides, strict=True))
         size = buffer.dtype.size
         words += [slots[view.buffer], offset * size, cut.steps.get(number, 0) * size]
     words += arguments.values()
@@ -82,7 +82,7 @@ def module_of_call(routine: type[Routine], dtype: DType, options: Options) -> Mo
     declarations = list(map(blas.declaration, called))
     texts = [
         f'target triple = "{target.triple}"\n; {routine.routine} of {dtype.name}',
-        _part(routine, dtype),
+        _part_function(routine, dtype),
         *([_SHARED, runtime.PARALLEL_FOR_DECLARATION] if options.threads else []),
         _run(options.threads, routine.uses_blas),
         *(declarations or [routine.declaration(dtype)]),
@@ -95,12 +95,12 @@ def module_of_call(routine: type[Routine], dtype: DType, options: Options) -> Mo
 _PARAMETERS: Final = "ptr %buffers, ptr %arena, ptr %table"
 
 
-def _word(w: Loops, at: int) -> str:
+def _word(w: Loops, index: int) -> str:
     """Emit the load of a word of the table."""
-    return w.put(f"load i64, ptr {w.put(f'getelementptr i64, ptr %table, i64 {at}')}")
+    return w.put(f"load i64, ptr {w.put(f'getelementptr i64, ptr %table, i64 {index}')}")
 
 
-def _part(routine: type[Routine], dtype: DType) -> str:
+def _part_function(routine: type[Routine], dtype: DType) -> str:
     """Return the function that computes the parts in [low, high)."""
     names, w = operand_names(routine), Loops()
     unit, count = _word(w, _UNIT), _word(w, _COUNT)
@@ -109,25 +109,25 @@ def _part(routine: type[Routine], dtype: DType) -> str:
     last = w.select(is_last, "i64", count, w.put(f"mul nsw i64 %high, {unit}"))
     size, cut = w.put(f"sub nsw i64 {last}, {first}"), _word(w, _CUT)
     views = []
-    for at in range(_HEAD, _HEAD + 3 * len(names.views), 3):
-        slot = w.put(f"getelementptr ptr, ptr %buffers, i64 {_word(w, at)}")
-        moved = w.put(f"mul nsw i64 {first}, {_word(w, at + 2)}")
-        offset = w.put(f"add nsw i64 {moved}, {_word(w, at + 1)}")
+    for index in range(_HEAD, _HEAD + 3 * len(names.views), 3):
+        slot = w.put(f"getelementptr ptr, ptr %buffers, i64 {_word(w, index)}")
+        moved = w.put(f"mul nsw i64 {first}, {_word(w, index + 2)}")
+        offset = w.put(f"add nsw i64 {moved}, {_word(w, index + 1)}")
         views.append(w.put(f"getelementptr i8, ptr {w.put(f'load ptr, ptr {slot}')}, i64 {offset}"))
     numbers = []
     begin = _HEAD + 3 * len(names.views)
     count_of_parameters = len(routine.table_names())
-    for at in range(count_of_parameters):
-        is_cut = w.put(f"icmp eq i64 {cut}, {at}")
-        numbers.append(w.select(is_cut, "i64", size, _word(w, begin + at)))
-    for at in range(len(names.numbers)):
+    for index in range(count_of_parameters):
+        is_cut = w.put(f"icmp eq i64 {cut}, {index}")
+        numbers.append(w.select(is_cut, "i64", size, _word(w, begin + index)))
+    for index in range(len(names.numbers)):
         moved = w.put(f"mul nsw i64 {first}, {_word(w, _MOVES)}")
-        word = _word(w, begin + count_of_parameters + at)
+        word = _word(w, begin + count_of_parameters + index)
         numbers.append(w.put(f"add nsw i64 {word}, {moved}"))
 
     def workspace() -> str:
-        own = w.put(f"mul nsw i64 %thread, {_word(w, _THREAD)}")
-        return w.put(f"getelementptr i8, ptr %arena, i64 {own}")
+        own_base = w.put(f"mul nsw i64 %thread, {_word(w, _THREAD)}")
+        return w.put(f"getelementptr i8, ptr %arena, i64 {own_base}")
 
     routine.emit_from_table(w, dtype, views, numbers, (first, last), workspace)
     lines = "\n".join(w.lines)
@@ -160,20 +160,20 @@ def _run(shares: bool, is_product: bool) -> str:
         single = w.put(f"icmp eq i64 {units}, 1")
         single = w.put(f"or i1 {single}, {w.put('icmp eq i64 %threads, 1')}")
         if is_product:
-            single = w.put(f"or i1 {single}, {blas.many_threads(w, set())}")
-        alone, together = w.label(), w.label()
-        w.branch(single, alone, together)
+            single = w.put(f"or i1 {single}, {blas.uses_many_threads(w, set())}")
+        serial, together = w.label(), w.label()
+        w.branch(single, serial, together)
         w.begin(together)
-        for at, value in enumerate(("%buffers", "%arena", "%table")):
-            place = w.put(f"getelementptr ptr, ptr %frame, i64 {at}")
-            w.do(f"store ptr {value}, ptr {place}")
+        for index, value in enumerate(("%buffers", "%arena", "%table")):
+            address = w.put(f"getelementptr ptr, ptr %frame, i64 {index}")
+            w.do(f"store ptr {value}, ptr {address}")
         numbers = f"i64 {units}, i64 1, i64 {_word(w, _CHUNKS)}, i64 %threads"
         call = f"call i32 @{runtime.PARALLEL_FOR}(ptr @shared, ptr %frame, {numbers})"
         w.do(f"ret i32 {w.put(call)}")
-        w.begin(alone)
-    given = _PARAMETERS
-    w.do(f"ret i32 {w.put(f'call i32 @part(i64 0, i64 0, i64 {units}, {given})')}")
+        w.begin(serial)
+    arguments = _PARAMETERS
+    w.do(f"ret i32 {w.put(f'call i32 @part(i64 0, i64 0, i64 {units}, {arguments})')}")
     lines = "\n".join(w.lines)
-    rest = "ptr %arena, ptr %interrupt, ptr %times, i64 %threads"
-    head = f"define i32 @{ENTRY}(ptr %buffers, {rest}) #0"
+    remainder = "ptr %arena, ptr %interrupt, ptr %times, i64 %threads"
+    head = f"define i32 @{ENTRY}(ptr %buffers, {remainder}) #0"
     return f"{head} {{\nentry:\n  %frame = alloca [3 x ptr]\n{lines}\n}}\n"

@@ -15,58 +15,58 @@ from weft_tensor.dtypes import DType
 def round_half(w: Writer, x: str, dtype: DType, target: Target) -> str:
     """Round a float32 to a 16-bit float, to nearest even; the result stays a float32."""
     if dtype is dtypes.bfloat16:
-        return _rounded_bits(w, x, 16)
-    if _native(target):
+        return _round_bits(w, x, 16)
+    if _is_native(target):
         return w.put(f"fpext half {w.put(f'fptrunc float {x} to half')} to float")
-    near = _rounded_bits(w, x, 13)
+    near = _round_bits(w, x, 13)
     size = w.call("llvm.fabs.f32", "float", near)
     infinite = w.call("llvm.copysign.f32", "float", _constant(float("inf")), x)
     over = w.put(f"fcmp oge float {size}, {_constant(65536.0)}")
     near = w.select(over, "float", infinite, near)
     # float32 numbers in [0.5, 1) have the spacing of denormal float16 numbers
-    given = w.call("llvm.fabs.f32", "float", x)
-    up = w.put(f"fadd float {given}, {_constant(0.5)}")
+    magnitude = w.call("llvm.fabs.f32", "float", x)
+    up = w.put(f"fadd float {magnitude}, {_constant(0.5)}")
     small = w.put(f"fsub float {up}, {_constant(0.5)}")
     small = w.call("llvm.copysign.f32", "float", small, x)
-    under = w.put(f"fcmp olt float {given}, {_constant(2.0**-14)}")
+    under = w.put(f"fcmp olt float {magnitude}, {_constant(2.0**-14)}")
     return w.select(under, "float", small, near)
 
 
-def half_of_bits(w: Writer, bits: str, dtype: DType, target: Target) -> str:
+def half_from_bits(w: Writer, bits: str, dtype: DType, target: Target) -> str:
     """Convert the bits of a 16-bit float to float32."""
     wide = w.put(f"zext i16 {bits} to i32")
     if dtype is dtypes.bfloat16:
         return w.put(f"bitcast i32 {w.put(f'shl i32 {wide}, 16')} to float")
-    if _native(target):
+    if _is_native(target):
         return w.put(f"fpext half {w.put(f'bitcast i16 {bits} to half')} to float")
     sign = w.put(f"shl i32 {w.put(f'and i32 {wide}, 32768')}, 16")
     size = w.put(f"shl i32 {w.put(f'and i32 {wide}, 32767')}, 13")
     scaled = w.put(f"fmul float {w.put(f'bitcast i32 {size} to float')}, {_constant(2.0**112)}")
-    whole = w.put(f"bitcast float {scaled} to i32")
+    full_count = w.put(f"bitcast float {scaled} to i32")
     special = w.put(f"fcmp oge float {scaled}, {_constant(65536.0)}")
-    whole = w.select(special, "i32", w.put(f"or i32 {whole}, 2139095040"), whole)
-    return w.put(f"bitcast i32 {w.put(f'or i32 {whole}, {sign}')} to float")
+    full_count = w.select(special, "i32", w.put(f"or i32 {full_count}, 2139095040"), full_count)
+    return w.put(f"bitcast i32 {w.put(f'or i32 {full_count}, {sign}')} to float")
 
 
-def bits_of_half(w: Writer, x: str, dtype: DType, target: Target) -> str:
+def half_to_bits(w: Writer, x: str, dtype: DType, target: Target) -> str:
     """Return the 16 bits of a float32 that is already rounded."""
-    if dtype is dtypes.float16 and _native(target):
+    if dtype is dtypes.float16 and _is_native(target):
         return w.put(f"bitcast half {w.put(f'fptrunc float {x} to half')} to i16")
-    whole = w.put(f"bitcast float {x} to i32")
+    full_count = w.put(f"bitcast float {x} to i32")
     if dtype is dtypes.bfloat16:
-        return w.put(f"trunc i32 {w.put(f'lshr i32 {whole}, 16')} to i16")
-    sign = w.put(f"and i32 {w.put(f'lshr i32 {whole}, 16')}, 32768")
+        return w.put(f"trunc i32 {w.put(f'lshr i32 {full_count}, 16')} to i16")
+    sign = w.put(f"and i32 {w.put(f'lshr i32 {full_count}, 16')}, 32768")
     size = w.call("llvm.fabs.f32", "float", x)
     scaled = w.put(f"fmul float {size}, {_constant(2.0**-112)}")
-    found = w.put(f"lshr i32 {w.put(f'bitcast float {scaled} to i32')}, 13")
+    result = w.put(f"lshr i32 {w.put(f'bitcast float {scaled} to i32')}, 13")
     finite = w.put(f"fcmp olt float {size}, {_constant(float('inf'))}")
     is_nan = w.put(f"fcmp uno float {x}, {x}")
     special = w.select(is_nan, "i32", "32256", "31744")
-    found = w.select(finite, "i32", found, special)
-    return w.put(f"trunc i32 {w.put(f'or i32 {found}, {sign}')} to i16")
+    result = w.select(finite, "i32", result, special)
+    return w.put(f"trunc i32 {w.put(f'or i32 {result}, {sign}')} to i16")
 
 
-def _native(target: Target) -> bool:
+def _is_native(target: Target) -> bool:
     return target.has("f16c")
 
 
@@ -74,7 +74,7 @@ def _constant(value: float) -> str:
     return literal(value, dtypes.float32)
 
 
-def _rounded_bits(w: Writer, x: str, dropped: int) -> str:
+def _round_bits(w: Writer, x: str, dropped: int) -> str:
     """Drop the last bits of a float32, rounding to nearest even; NaN loses its payload."""
     bits = w.put(f"bitcast float {x} to i32")
     last = w.put(f"and i32 {w.put(f'lshr i32 {bits}, {dropped}')}, 1")

@@ -44,58 +44,58 @@ class Capture:
     value: str
 
 
-def grain_of(loop: For, innermost: bool) -> int:
+def parallel_grain(loop: For, innermost: bool) -> int:
     """Return the number of iterations that are worth a thread: some microseconds of work."""
     inner = sum(map(estimate_work, loop.body)) + 1
-    turns = max(1, -(-_GRAIN // inner))
-    return -(-turns // _LANES) * _LANES if innermost else turns
+    iterations = max(1, -(-_GRAIN // inner))
+    return -(-iterations // _LANES) * _LANES if innermost else iterations
 
 
-def names_of(statement: Statement, immediate: Container[str]) -> list[str]:
+def free_names(statement: Statement, immediate: Container[str]) -> list[str]:
     """Return the names of values and buffers that a statement uses and does not define.
 
     Args:
       immediate: buffers whose only element is known; they are not loaded.
     """
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     inside = set()
     for each in walk((statement,)):
         for expression in expressions(each):
             for part in parts(expression):
                 if isinstance(part, Variable):
-                    found[part.name] = None
+                    names[part.name] = None
                 elif isinstance(part, Load) and part.buffer not in immediate:
-                    found[part.buffer] = None
+                    names[part.buffer] = None
         match each:
             case Store(buffer=buffer):
-                found[buffer] = None
+                names[buffer] = None
             case Call(views=views):
-                found |= dict.fromkeys(view.buffer for view in views)
+                names |= dict.fromkeys(view.buffer for view in views)
             case For(variable=name) | Let(name=name) | Var(name=name):
                 inside.add(name)
             case Allocate(buffer=allocated):
                 inside.add(allocated.name)
-    return [name for name in found if name not in inside]
+    return [name for name in names if name not in inside]
 
 
-def plain(kind: str) -> str:
+def strip_attributes(kind: str) -> str:
     """Return a type without its parameter attributes."""
     return kind.partition(" ")[0]
 
 
-def thunk(name: str, seen: Sequence[Capture]) -> str:
+def thunk(name: str, captures: Sequence[Capture]) -> str:
     """Return a function that loads the values of a frame and calls another function with them."""
     w = Writer()
     given = []
-    for at, each in enumerate(seen):
-        kind = plain(each.kind)
-        place = w.put(f"getelementptr i64, ptr %frame, i64 {at}")
-        value = w.put(f"load {'i8' if kind == 'i1' else kind}, ptr {place}, align 8")
+    for index, each in enumerate(captures):
+        kind = strip_attributes(each.kind)
+        address = w.put(f"getelementptr i64, ptr %frame, i64 {index}")
+        value = w.put(f"load {'i8' if kind == 'i1' else kind}, ptr {address}, align 8")
         if kind == "i1":
             value = w.put(f"trunc i8 {value} to i1")
         given.append(f"{kind} {value}")
-    turns = "i64 %thread, i64 %low, i64 %high"
-    found = w.put(f"call i32 @{name}({turns}, {', '.join(given)})")
-    w.do(f"ret i32 {found}")
-    head = f"define internal i32 @{name}.call(ptr %frame, {turns}) #0"
+    iterations = "i64 %thread, i64 %low, i64 %high"
+    result = w.put(f"call i32 @{name}({iterations}, {', '.join(given)})")
+    w.do(f"ret i32 {result}")
+    head = f"define internal i32 @{name}.call(ptr %frame, {iterations}) #0"
     return "\n".join([f"{head} {{\nentry:", *w.lines, "}", ""])

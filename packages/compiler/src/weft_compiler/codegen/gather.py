@@ -28,7 +28,7 @@ def lanes_of(lanes: int) -> tuple[int, ...]:
     return tuple(sorted({lanes, min(lanes, _SHORT)}, reverse=True))
 
 
-def are_pixels(w: Loops, row: str) -> str:
+def emit_pixel_test(w: Loops, row: str) -> str:
     """Emit a test of whether windows are consecutive pixels of images.
 
     Args:
@@ -39,13 +39,13 @@ def are_pixels(w: Loops, row: str) -> str:
     ones = w.put(f"mul i64 {ones}, {w.put('mul i64 %stride_y, %stride_x')}")
     zeros = w.put("or i64 %before_y, %before_x")
     lines = w.put("icmp eq i64 %width, %breadth")
-    whole = w.put("icmp eq i64 %rows, %height")
+    is_full = w.put("icmp eq i64 %rows, %height")
     within = w.put(f"icmp sle i64 {w.put(f'add i64 {row}, %rows')}, %height")
-    whole = w.put(f"or i1 {whole}, {w.put('icmp eq i64 %images, 1')}")
-    found = w.put(f"icmp eq i64 {ones}, 1")
-    for each in (w.put(f"icmp eq i64 {zeros}, 0"), lines, whole, within):
-        found = w.put(f"and i1 {found}, {each}")
-    return found
+    is_full = w.put(f"or i1 {is_full}, {w.put('icmp eq i64 %images, 1')}")
+    result = w.put(f"icmp eq i64 {ones}, 1")
+    for zero in (w.put(f"icmp eq i64 {zeros}, 0"), lines, is_full, within):
+        result = w.put(f"and i1 {result}, {zero}")
+    return result
 
 
 class Gather:
@@ -73,8 +73,8 @@ class Gather:
     def text(self) -> str:
         """Return the LLVM function."""
         w = self.w
-        with w.when(are_pixels(w, "%row")):
-            self._pixels()
+        with w.emit_if(emit_pixel_test(w, "%row")):
+            self._gather_pixels()
             w.do("ret void")
             w.begin(w.label())  # unreachable
         dense = w.put("icmp eq i64 %dilation_x, 1")
@@ -84,27 +84,29 @@ class Gather:
         line = w.put("mul nsw i64 %breadth, %channels")
         image = w.put(f"mul nsw i64 %height, {line}")
         windows = w.put("mul nsw i64 %rows, %width")
-        n, rest = w.put(f"sdiv i64 %first, {windows}"), w.put(f"srem i64 %first, {windows}")
-        j = w.put(f"add nsw i64 {w.put(f'sdiv i64 {rest}, %width')}, %row")
-        start = (n, j, w.put(f"srem i64 {rest}, %width"))
+        n, remainder = w.put(f"sdiv i64 %first, {windows}"), w.put(f"srem i64 %first, {windows}")
+        j = w.put(f"add nsw i64 {w.put(f'sdiv i64 {remainder}, %width')}, %row")
+        start = (n, j, w.put(f"srem i64 {remainder}, %width"))
         end = w.put("add nsw i64 %place, %size")
         head, body, done, before = w.label(), w.label(), w.label(), w.block
         w.go(head)
         w.begin(head)
-        place = w.name()
-        at = len(w.lines)
+        address = w.name()
+        line_index = len(w.lines)
         w.do("")
-        w.branch(w.put(f"icmp slt i64 {place}, {end}"), body, done)
+        w.branch(w.put(f"icmp slt i64 {address}, {end}"), body, done)
         w.begin(body)
-        tap, inside = w.put(f"udiv i64 {place}, {run}"), w.put(f"urem i64 {place}, {run}")
-        size = w.least(w.put(f"sub i64 {run}, {inside}"), w.put(f"sub i64 {end}, {place}"))
+        tap, inside = w.put(f"udiv i64 {address}, {run}"), w.put(f"urem i64 {address}, {run}")
+        size = w.emit_min(w.put(f"sub i64 {run}, {inside}"), w.put(f"sub i64 {end}, {address}"))
         ky, kx = w.put(f"udiv i64 {tap}, {runs}"), w.put(f"urem i64 {tap}, {runs}")
         dy = w.put(f"sub i64 {w.put(f'mul nsw i64 {ky}, %dilation_y')}, %before_y")
         dx = w.put(f"sub i64 {w.put(f'mul nsw i64 {kx}, %dilation_x')}, %before_x")
-        target = w.at("%y", self.scalar, w.put(f"sub i64 {place}, %place"))
-        self._windows(start, (dy, dx, inside), size, (image, line), target)
-        following = w.put(f"add nsw i64 {place}, {size}")
-        w.lines[at] = f"  {place} = phi i64 [ %place, %{before} ], [ {following}, %{w.block} ]"
+        target = w.offset_address("%y", self.scalar, w.put(f"sub i64 {address}, %place"))
+        self._gather_windows(start, (dy, dx, inside), size, (image, line), target)
+        following = w.put(f"add nsw i64 {address}, {size}")
+        w.lines[line_index] = (
+            f"  {address} = phi i64 [ %place, %{before} ], [ {following}, %{w.block} ]"
+        )
         w.go(head)
         w.begin(done)
         w.do("ret void")
@@ -113,21 +115,21 @@ class Gather:
         head = f"define internal void @{self.name}(ptr noalias %x, ptr noalias %y, {numbers})"
         return f"{head} noinline #0 {{\nentry:\n{lines}\n}}\n"
 
-    def _pixels(self) -> None:
+    def _gather_pixels(self) -> None:
         w, scalar = self.w, self.source
         first = w.put(f"add nsw i64 %first, {w.put('mul nsw i64 %row, %width')}")
-        start = w.at("%x", scalar, w.put(f"mul nsw i64 {first}, %channels"), "%place")
-        with w.each("%count") as i:
-            source = w.at(start, scalar, w.put(f"mul nsw i64 {i}, %channels"))
-            place = w.at("%y", self.scalar, w.put(f"mul nsw i64 {i}, %apart"))
-            self._copy(source, place, "%size")
+        start = w.offset_address("%x", scalar, w.put(f"mul nsw i64 {first}, %channels"), "%place")
+        with w.iterate("%count") as i:
+            source = w.offset_address(start, scalar, w.put(f"mul nsw i64 {i}, %channels"))
+            address = w.offset_address("%y", self.scalar, w.put(f"mul nsw i64 {i}, %apart"))
+            self._copy(source, address, "%size")
 
-    def _windows(
+    def _gather_windows(
         self,
         start: tuple[str, str, str],
         moved: tuple[str, str, str],
         size: str,
-        apart: tuple[str, str],
+        stride: tuple[str, str],
         target: str,
     ) -> None:
         """Gather one run of all windows.
@@ -135,41 +137,41 @@ class Gather:
         Args:
           start: image, row and column of the first window.
           moved: the offset of the run from its window: rows, columns and elements.
-          apart: the strides of images and rows, in elements.
+          stride: the strides of images and rows, in elements.
         """
         w, source_type = self.w, self.source
-        (dy, dx, inside), (image, line) = moved, apart
+        (dy, dx, inside), (image, line) = moved, stride
         within = self._columns_within(dx, inside, size, line) if self.beyond else None
         begin, head, body, done = w.block, w.label(), w.label(), w.label()
         last_row = w.put("add nsw i64 %row, %rows")
         w.go(head)
         w.begin(head)
         i, n, y, x = w.name(), w.name(), w.name(), w.name()
-        at = len(w.lines)
+        line_index = len(w.lines)
         w.lines += [""] * 4
         w.branch(w.put(f"icmp slt i64 {i}, %count"), body, done)
         w.begin(body)
         source_y = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {y}, %stride_y')}, {dy}")
         column = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {x}, %stride_x')}, {dx}")
         first = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {column}, %channels')}, {inside}")
-        there = w.put(f"icmp ult i64 {source_y}, %height")
+        is_inside = w.put(f"icmp ult i64 {source_y}, %height")
         lines = w.put(f"mul nsw i64 {source_y}, {line}")
         offset = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {n}, {image}')}, {lines}")
         offset = w.put(f"add nsw i64 {offset}, {first}")
-        source = w.at("%x", source_type, offset)
-        place = w.at(target, self.scalar, w.put(f"mul nsw i64 {i}, %apart"))
+        source = w.offset_address("%x", source_type, offset)
+        address = w.offset_address(target, self.scalar, w.put(f"mul nsw i64 {i}, %apart"))
         moved_on = "1"
         if within is not None:
-            run = self._run(i, x, there, within)
+            run = self._run(i, x, is_inside, within)
             safe = self._is_safe(offset, run, size, image)
             many, one, both = w.label(), w.label(), w.label()
             w.branch(w.put(f"and i1 {w.put(f'icmp sgt i64 {run}, 0')}, {safe}"), many, one)
             w.begin(many)
-            self._move_run(source, place, run, size)
+            self._move_run(source, address, run, size)
             many = w.block
             w.go(both)
             w.begin(one)
-        self._window(source, place, there, first, (size, line))
+        self._gather_window(source, address, is_inside, first, (size, line))
         if within is not None:
             one = w.block
             w.go(both)
@@ -185,14 +187,14 @@ class Gather:
             x: w.select(wraps, "i64", "0", x_next),
         }
         for offset_of, (old, begun) in enumerate(zip(new, ("0", *start), strict=True)):
-            w.lines[at + offset_of] = (
+            w.lines[line_index + offset_of] = (
                 f"  {old} = phi i64 [ {begun}, %{begin} ], [ {new[old]}, %{w.block} ]"
             )
         w.go(head)
         w.begin(done)
 
-    def _window(
-        self, source: str, place: str, there: str, first: str, sizes: tuple[str, str]
+    def _gather_window(
+        self, source: str, address: str, there: str, first: str, sizes: tuple[str, str]
     ) -> None:
         """Gather the run of one window, which may be partly outside.
 
@@ -202,14 +204,18 @@ class Gather:
           sizes: sizes of the run, and of a line.
         """
         w, (size, line) = self.w, sizes
-        low = self._within(w.put(f"sub i64 0, {first}"), size)
+        low = self._clamp(w.put(f"sub i64 0, {first}"), size)
         low = w.select(there, "i64", low, size)
-        high = self._within(w.put(f"sub i64 {line}, {first}"), size)
+        high = self._clamp(w.put(f"sub i64 {line}, {first}"), size)
         high = w.put(f"call i64 @llvm.smax.i64(i64 {low}, i64 {high})")
-        self._fill(place, "0", low)
+        self._fill(address, "0", low)
         count = w.put(f"sub i64 {high}, {low}")
-        self._copy(w.at(source, self.source, low), w.at(place, self.scalar, low), count)
-        self._fill(place, high, size)
+        self._copy(
+            w.offset_address(source, self.source, low),
+            w.offset_address(address, self.scalar, low),
+            count,
+        )
+        self._fill(address, high, size)
 
     # ---------------------------------------------------------------------- several windows
 
@@ -228,10 +234,10 @@ class Gather:
     def _run(self, i: str, x: str, there: str, within: tuple[str, str]) -> str:
         """Return how many adjacent windows, from one onwards, have their runs inside the line."""
         w, (low, high) = self.w, within
-        last = w.least(w.put(f"add nsw i64 {high}, 1"), "%width")
-        count = w.least(w.put(f"sub i64 {last}, {x}"), w.put(f"sub i64 %count, {i}"))
-        inside = w.put(f"and i1 {there}, {w.put(f'icmp sge i64 {x}, {low}')}")
-        return w.select(inside, "i64", count, "0")
+        last = w.emit_min(w.put(f"add nsw i64 {high}, 1"), "%width")
+        count = w.emit_min(w.put(f"sub i64 {last}, {x}"), w.put(f"sub i64 %count, {i}"))
+        is_inside = w.put(f"and i1 {there}, {w.put(f'icmp sge i64 {x}, {low}')}")
+        return w.select(is_inside, "i64", count, "0")
 
     def _is_safe(self, offset: str, run: str, size: str, image: str) -> str:
         """Emit a test of whether reading whole registers stays within x."""
@@ -242,7 +248,7 @@ class Gather:
         end = w.put(f"add nsw i64 {w.put(f'add nsw i64 {end}, {size}')}, {lanes}")
         return w.put(f"icmp sle i64 {end}, {total}")
 
-    def _move_run(self, source: str, place: str, run: str, size: str) -> None:
+    def _move_run(self, source: str, address: str, run: str, size: str) -> None:
         """Copy the runs of windows in whole registers; the last may write beyond the run."""
         w, lanes = self.w, self.lanes[0]
         step = w.put("mul nsw i64 %stride_x, %channels")
@@ -252,9 +258,9 @@ class Gather:
             if registers:
                 w.branch(w.put(f"icmp sle i64 {size}, {registers * lanes}"), here, other)
                 w.begin(here)
-            with w.each(run, note=", !llvm.loop !0") as t:
-                x = w.at(source, self.source, w.put(f"mul nsw i64 {t}, {step}"))
-                y = w.at(place, self.scalar, w.put(f"mul nsw i64 {t}, %apart"))
+            with w.iterate(run, note=", !llvm.loop !0") as t:
+                x = w.offset_address(source, self.source, w.put(f"mul nsw i64 {t}, {step}"))
+                y = w.offset_address(address, self.scalar, w.put(f"mul nsw i64 {t}, %apart"))
                 for register in range(registers):
                     self._move(x, y, str(register * lanes), lanes)
                 if not registers:
@@ -262,18 +268,18 @@ class Gather:
             w.go(done)
             w.begin(other if registers else done)
 
-    def _within(self, x: str, size: str) -> str:
+    def _clamp(self, x: str, size: str) -> str:
         """Clamp a number to [0, size]."""
-        return self.w.least(self.w.put(f"call i64 @llvm.smax.i64(i64 {x}, i64 0)"), size)
+        return self.w.emit_min(self.w.put(f"call i64 @llvm.smax.i64(i64 {x}, i64 0)"), size)
 
-    def _fill(self, place: str, low: str, high: str) -> None:
+    def _fill(self, address: str, low: str, high: str) -> None:
         """Fill the elements outside the image."""
         w, scalar = self.w, self.scalar
-        with w.when(w.put(f"icmp slt i64 {low}, {high}")), w.each(high, low=low) as k:
-            at = w.at(place, scalar, k)
+        with w.emit_if(w.put(f"icmp slt i64 {low}, {high}")), w.iterate(high, low=low) as k:
+            at = w.offset_address(address, scalar, k)
             w.do(f"store {scalar} {self.outside}, ptr {at}, align {self.aligned(scalar)}")
 
-    def _copy(self, source: str, place: str, count: str) -> None:
+    def _copy(self, source: str, address: str, count: str) -> None:
         """Copy elements in registers; the last register may overlap the previous one."""
         w = self.w
         done = w.label()
@@ -283,36 +289,36 @@ class Gather:
             w.begin(other)
             last = w.put(f"sub i64 {count}, {lanes}")
             if lanes == self.lanes[0]:
-                self._move_all(source, place, last)
+                self._move_all(source, address, last)
             else:
-                with w.each(last, lanes, note=", !llvm.loop !0") as k:
-                    self._move(source, place, k, lanes)
-            self._move(source, place, last, lanes)
+                with w.iterate(last, lanes, note=", !llvm.loop !0") as k:
+                    self._move(source, address, k, lanes)
+            self._move(source, address, last, lanes)
             w.go(done)
             w.begin(less)
-        with w.each(count, note=", !llvm.loop !0") as k:
-            self._move(source, place, k)
+        with w.iterate(count, note=", !llvm.loop !0") as k:
+            self._move(source, address, k)
         w.go(done)
         w.begin(done)
 
-    def _move_all(self, source: str, place: str, count: str) -> None:
+    def _move_all(self, source: str, address: str, count: str) -> None:
         """Copy elements in the widest registers, unrolled; the last may write beyond the end."""
         w, lanes = self.w, self.lanes[0]
         several = w.put(f"and i64 {count}, {-_UNROLLED * lanes}")
-        with w.each(several, _UNROLLED * lanes, note=", !llvm.loop !0") as k:
+        with w.iterate(several, _UNROLLED * lanes, note=", !llvm.loop !0") as k:
             for register in range(_UNROLLED):
-                self._move(source, place, w.put(f"add nsw i64 {k}, {register * lanes}"), lanes)
-        with w.each(count, lanes, low=several, note=", !llvm.loop !0") as k:
-            self._move(source, place, k, lanes)
+                self._move(source, address, w.put(f"add nsw i64 {k}, {register * lanes}"), lanes)
+        with w.iterate(count, lanes, low=several, note=", !llvm.loop !0") as k:
+            self._move(source, address, k, lanes)
 
-    def _move(self, source: str, place: str, k: str, lanes: int = 0) -> None:
+    def _move(self, source: str, address: str, k: str, lanes: int = 0) -> None:
         w = self.w
         kinds = [f"<{lanes} x {kind}>" if lanes else kind for kind in (self.source, self.scalar)]
-        at = w.at(source, self.source, k)
-        found = w.put(f"load {kinds[0]}, ptr {at}, align {self.aligned(self.source)}")
-        found = self.stored(found, lanes)
-        place = w.at(place, self.scalar, k)
-        w.do(f"store {kinds[1]} {found}, ptr {place}, align {self.aligned(self.scalar)}")
+        at = w.offset_address(source, self.source, k)
+        result = w.put(f"load {kinds[0]}, ptr {at}, align {self.aligned(self.source)}")
+        result = self.stored(result, lanes)
+        address = w.offset_address(address, self.scalar, k)
+        w.do(f"store {kinds[1]} {result}, ptr {address}, align {self.aligned(self.scalar)}")
 
     @property
     def outside(self) -> str:

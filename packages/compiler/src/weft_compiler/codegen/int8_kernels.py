@@ -36,7 +36,7 @@ _DEPTH: Final = 1024
 """Bytes of a row of a that are copied together."""
 
 
-class Dot(enum.Enum):
+class DotMethod(enum.Enum):
     """Methods of multiplying groups of four bytes."""
 
     TILES = "tdpbssd"
@@ -47,22 +47,24 @@ class Dot(enum.Enum):
     PLAIN = "plain"
 
 
-def dot_of(target: Target) -> Dot:
+def dot_of(target: Target) -> DotMethod:
     """Return the fastest method that a processor supports and whose sums are exact."""
-    return Dot.TILES if target.has_tiles("int8") else dot_of_rows(target)
+    return DotMethod.TILES if target.has_tiles("int8") else dot_of_rows(target)
 
 
-def dot_of_rows(target: Target) -> Dot:
+def dot_of_rows(target: Target) -> DotMethod:
     """Return the fastest method without AMX tiles."""
     if target.x86:
         wide = target.has("avx512vnni") and target.vector_bytes == 64
         narrow = target.has("avxvnni") and target.vector_bytes == 32
-        return Dot.UNSIGNED if wide or narrow else Dot.PAIRS
+        return DotMethod.UNSIGNED if wide or narrow else DotMethod.PAIRS
     if target.family == "wasm32":
-        return Dot.PAIRS if target.has("simd128") else Dot.PLAIN
+        return DotMethod.PAIRS if target.has("simd128") else DotMethod.PLAIN
     if target.family not in ("aarch64", "arm") or not target.has("neon"):
-        return Dot.PLAIN
-    return Dot.SIGNED if target.family == "aarch64" and target.has("dotprod") else Dot.LONG
+        return DotMethod.PLAIN
+    return (
+        DotMethod.SIGNED if target.family == "aarch64" and target.has("dotprod") else DotMethod.LONG
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ class ByteShape:
 
     dtype: DType
     target: Target
-    dot: Dot
+    dot: DotMethod
     lanes: int
     rows: tuple[int, ...]
     columns: int = _BLOCK_BYTES // _DEPTH
@@ -86,7 +88,7 @@ class ByteShape:
     @property
     def parts(self) -> int:
         """The number of lanes that hold the sum of one column."""
-        return 1 if self.dot in (Dot.TILES, Dot.UNSIGNED, Dot.SIGNED) else 2
+        return 1 if self.dot in (DotMethod.TILES, DotMethod.UNSIGNED, DotMethod.SIGNED) else 2
 
     @property
     def group(self) -> int:
@@ -101,7 +103,7 @@ class ByteShape:
     @property
     def in_tiles(self) -> bool:
         """True if the kernels use AMX tiles."""
-        return self.dot is Dot.TILES
+        return self.dot is DotMethod.TILES
 
     @property
     def vectors(self) -> int:
@@ -116,7 +118,7 @@ class ByteShape:
     @property
     def copied(self) -> str:
         """The LLVM type of copied elements of a."""
-        return "i16" if self.dot in (Dot.PAIRS, Dot.PLAIN) else "i8"
+        return "i16" if self.dot in (DotMethod.PAIRS, DotMethod.PLAIN) else "i8"
 
     @property
     def size(self) -> int:
@@ -142,9 +144,13 @@ class ByteShape:
     @property
     def added(self) -> int:
         """The offset added to the bytes of a as they are copied."""
-        if self.dot is Dot.UNSIGNED and self.dtype is dtypes.int8:
+        if self.dot is DotMethod.UNSIGNED and self.dtype is dtypes.int8:
             return 128
-        return -128 if self.dot in (Dot.SIGNED, Dot.LONG) and self.dtype is dtypes.uint8 else 0
+        return (
+            -128
+            if self.dot in (DotMethod.SIGNED, DotMethod.LONG) and self.dtype is dtypes.uint8
+            else 0
+        )
 
     def as_copied(self, w: Loops, x: str, lanes: int = 0) -> str:
         """Convert bytes of a, a vector or a scalar, to the format of the kernels."""
@@ -185,7 +191,7 @@ class _Kernel(GroupKernel):
 
     def totals(self) -> list[list[str]]:
         """Emit the sums of products; return their registers."""
-        return [self._whole(row) for row in super().totals()]
+        return [self._combine_lanes(row) for row in super().totals()]
 
     def corrections(self) -> list[str]:
         """Emit the terms that cancel the offset added to a."""
@@ -193,7 +199,7 @@ class _Kernel(GroupKernel):
         if not self.s.added:
             return []
         factor = f"<{', '.join([f'i32 {-self.s.added}'] * lanes)}>"
-        starts = [w.at("%sums", "i32", str(v * lanes)) for v in range(self.vectors)]
+        starts = [w.offset_address("%sums", "i32", str(v * lanes)) for v in range(self.vectors)]
         return [
             w.put(f"mul {self.kind} {self.load(start, v)}, {factor}")
             for v, start in enumerate(starts)
@@ -207,34 +213,36 @@ class _Kernel(GroupKernel):
     def columns_of(self, start: str, v: int) -> list[str]:
         """Load four bytes of each of several adjacent columns."""
         w, count = self.w, self._bytes
-        place = w.at(start, "i8", str(v * count))
-        found = w.put(f"load <{count} x i8>, ptr {place}, align 1")
+        address = w.offset_address(start, "i8", str(v * count))
+        result = w.put(f"load <{count} x i8>, ptr {address}, align 1")
         if self.s.copied == "i8":
-            return [found]
-        return [w.put(f"sext <{count} x i8> {found} to <{count} x i16>")]
+            return [result]
+        return [w.put(f"sext <{count} x i8> {result} to <{count} x i16>")]
 
-    def row_of(self, place: str, b: list[list[str]], totals: list[str]) -> list[str]:
+    def row_of(self, address: str, b: list[list[str]], totals: list[str]) -> list[str]:
         """Accumulate the products of four elements of a row of a with all columns."""
         w, s = self.w, self.s
         word, count = f"i{32 * s.size}", self._bytes
-        x = w.put(f"load {word}, ptr {place}, align {s.size}")
+        x = w.put(f"load {word}, ptr {address}, align {s.size}")
         many = f"<{count // FOUR} x {word}>"
-        every = w.put(f"bitcast {many} {w.every(many, x)} to <{count} x {s.copied}>")
+        broadcast_value = w.put(f"bitcast {many} {w.broadcast(many, x)} to <{count} x {s.copied}>")
         step = _STEPS[s.dot]
-        return [step(w, s, total, every, y) for (y,), total in zip(b, totals, strict=True)]
+        return [
+            step(w, s, total, broadcast_value, y) for (y,), total in zip(b, totals, strict=True)
+        ]
 
-    def _whole(self, sums: list[str]) -> list[str]:
+    def _combine_lanes(self, sums: list[str]) -> list[str]:
         """Add up the lanes that belong to one column, for a row."""
         if self.s.parts == 1:
             return sums
         pairs = zip(sums[::2], sums[1::2], strict=True)
-        return [_added_pairs(self.w, self.kind, self.s.lanes, *pair) for pair in pairs]
+        return [_add_pairs(self.w, self.kind, self.s.lanes, *pair) for pair in pairs]
 
 
 # ---------------------------------------------------------------------------- steps
 
 
-def _added_pairs(w: Loops, kind: str, lanes: int, x: str, y: str) -> str:
+def _add_pairs(w: Loops, kind: str, lanes: int, x: str, y: str) -> str:
     """Return the pairwise sums of one register followed by those of another."""
     both = [
         w.put(
@@ -267,39 +275,39 @@ _PAIRS: Final = {
 def _pairs(w: Loops, s: ByteShape, total: str, a: str, b: str) -> str:
     kind, of = f"<{s.lanes} x i32>", f"<{2 * s.lanes} x i16>"
     function = _PAIRS[s.lanes] if s.target.x86 else "llvm.wasm.dot"
-    found = w.put(f"call {kind} @{function}({of} {a}, {of} {b})")
-    return w.put(f"add {kind} {total}, {found}")
+    result = w.put(f"call {kind} @{function}({of} {a}, {of} {b})")
+    return w.put(f"add {kind} {total}, {result}")
 
 
 def _long(w: Loops, s: ByteShape, total: str, a: str, b: str) -> str:
     wide = [w.put(f"sext <8 x i8> {x} to <8 x i16>") for x in (a, b)]
-    found = w.put(f"mul <8 x i16> {wide[0]}, {wide[1]}")
+    result = w.put(f"mul <8 x i16> {wide[0]}, {wide[1]}")
     if s.target.family == "aarch64":
-        call = f"call <4 x i32> @llvm.aarch64.neon.saddlp.v4i32.v8i16(<8 x i16> {found})"
+        call = f"call <4 x i32> @llvm.aarch64.neon.saddlp.v4i32.v8i16(<8 x i16> {result})"
         return w.put(f"add <4 x i32> {total}, {w.put(call)}")
     function = "llvm.arm.neon.vpadals.v4i32.v8i16"
-    return w.put(f"call <4 x i32> @{function}(<4 x i32> {total}, <8 x i16> {found})")
+    return w.put(f"call <4 x i32> @{function}(<4 x i32> {total}, <8 x i16> {result})")
 
 
 def _plain(w: Loops, s: ByteShape, total: str, a: str, b: str) -> str:
     count, kind = 2 * s.lanes, f"<{s.lanes} x i32>"
     wide = [w.put(f"sext <{count} x i16> {x} to <{count} x i32>") for x in (a, b)]
-    found = w.put(f"mul <{count} x i32> {wide[0]}, {wide[1]}")
+    result = w.put(f"mul <{count} x i32> {wide[0]}, {wide[1]}")
     for odd in (0, 1):
         lanes = ", ".join(f"i32 {2 * lane + odd}" for lane in range(s.lanes))
         half = w.put(
-            f"shufflevector <{count} x i32> {found}, <{count} x i32> poison, "
+            f"shufflevector <{count} x i32> {result}, <{count} x i32> poison, "
             f"<{s.lanes} x i32> <{lanes}>"
         )
         total = w.put(f"add {kind} {total}, {half}")
     return total
 
 
-_STEPS: Final[dict[Dot, Callable[[Loops, ByteShape, str, str, str], str]]] = {
-    Dot.UNSIGNED: _unsigned,
-    Dot.SIGNED: _signed,
-    Dot.PAIRS: _pairs,
-    Dot.LONG: _long,
-    Dot.PLAIN: _plain,
+_STEPS: Final[dict[DotMethod, Callable[[Loops, ByteShape, str, str, str], str]]] = {
+    DotMethod.UNSIGNED: _unsigned,
+    DotMethod.SIGNED: _signed,
+    DotMethod.PAIRS: _pairs,
+    DotMethod.LONG: _long,
+    DotMethod.PLAIN: _plain,
 }
 """Writers of the instructions that accumulate products of a and b, by method."""

@@ -24,27 +24,31 @@ _OF_SMALL: Final = 3
 """The same for products of small matrices, whose elements are used only once."""
 
 
-def turns(body: Body) -> int:
+def estimate_statements(body: Body) -> int:
     """Estimate the number of statements that a body runs; unknown trip counts are taken as 100."""
     count = 0
-    for each in body:
-        match each:
+    for statement in body:
+        match statement:
             case For():
-                times = num_iterations(each)
-                count += (100 if times is None else ceil(times)) * turns(each.body)
+                times = num_iterations(statement)
+                count += (100 if times is None else ceil(times)) * estimate_statements(
+                    statement.body
+                )
             case While():
-                count += 100 * turns(each.body)
+                count += 100 * estimate_statements(statement.body)
             case If():
-                count += turns(each.then) + turns(each.otherwise)
+                count += estimate_statements(statement.then) + estimate_statements(
+                    statement.otherwise
+                )
             case Call(routine=name):
                 at_once = _OF_SMALL if name == "small_matmul" else _AT_ONCE
-                count += 1 + each.work // at_once
+                count += 1 + statement.work // at_once
             case _:
                 count += 1
     return count
 
 
-class Work(NamedTuple):
+class WorkEstimate(NamedTuple):
     """The estimated work of a program.
 
     Attributes:
@@ -57,36 +61,40 @@ class Work(NamedTuple):
     bounded: bool
 
 
-def work_of(body: Body) -> Work:
+def work_of(body: Body) -> WorkEstimate:
     """Return the estimated work of a program's body."""
     inside = list(walk(body))
     if any(isinstance(each, While) for each in inside):
-        return Work(_ENDLESS, False)
+        return WorkEstimate(_ENDLESS, False)
     iterates = any(
         isinstance(part, Apply) and part.primitive in ITERATED
         for statement in inside
         for expression in expressions(statement)
         for part in parts(expression)
     )
-    return Work(turns(body), not iterates and not any(isinstance(each, If) for each in inside))
+    return WorkEstimate(
+        estimate_statements(body), not iterates and not any(isinstance(each, If) for each in inside)
+    )
 
 
 def statements(body: Body) -> int:
     """Estimate the number of statements that a body runs, without `while` loops."""
-    return 1 + turns(tuple([each for each in body if not isinstance(each, While)]))
+    return 1 + estimate_statements(
+        tuple([statement for statement in body if not isinstance(statement, While)])
+    )
 
 
 def is_innermost(loop: For) -> bool:
     """Return True if the loop contains no loops or calls."""
-    return not any(isinstance(each, For | While | Call) for each in walk(loop.body))
+    return not any(isinstance(statement, For | While | Call) for statement in walk(loop.body))
 
 
-def polls(loop: For) -> bool:
+def has_poll(loop: For) -> bool:
     """Return True if the loop polls the flag in every iteration."""
-    return not is_innermost(loop) and turns(loop.body) >= _MANY
+    return not is_innermost(loop) and estimate_statements(loop.body) >= _MANY
 
 
-def between_polls(loop: For) -> int:
+def iterations_between_polls(loop: For) -> int:
     """Return the number of iterations between two polls, which take a few milliseconds at most."""
     inner = list(walk(loop.body))
     applied = sum(
@@ -96,4 +104,4 @@ def between_polls(loop: For) -> int:
         for part in parts(expression)
     )
     each = 1 + applied // (_OF_STATEMENT * max(1, len(inner)))
-    return max(1, LONG // max(1, each * turns(loop.body)))
+    return max(1, LONG // max(1, each * estimate_statements(loop.body)))

@@ -12,13 +12,20 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from weft_compiler.codegen import blas, interrupt_checks, runtime
-from weft_compiler.codegen.float16 import bits_of_half, half_of_bits
-from weft_compiler.codegen.frames import CHUNKS, Capture, grain_of, names_of, plain, thunk
+from weft_compiler.codegen.float16 import half_from_bits, half_to_bits
+from weft_compiler.codegen.frames import (
+    CHUNKS,
+    Capture,
+    free_names,
+    parallel_grain,
+    strip_attributes,
+    thunk,
+)
 from weft_compiler.codegen.mathematics.library import ITERATED
 from weft_compiler.codegen.memory import Plan
 from weft_compiler.codegen.options import Options
 from weft_compiler.codegen.parallel_split import cut_of
-from weft_compiler.codegen.routine import Cut, Operands, Routine
+from weft_compiler.codegen.routine import Operands, ParallelSplit, Routine
 from weft_compiler.codegen.scalars import Scalars
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.writer import (
@@ -103,12 +110,12 @@ class Kernel:
     @property
     def parameters(self) -> str:
         """The leading parameters of each function, as LLVM text."""
-        given = ", ".join(
+        arguments = ", ".join(
             f"ptr noalias nonnull %buffer.{b.name}"
             for b in (*self.program.inputs, *self.program.outputs)
         )
-        rest = "ptr noalias %arena, ptr %interrupt, ptr %times, i64 %thread, i64 %threads"
-        return f"{given}, {rest}" if given else rest
+        remainder = "ptr noalias %arena, ptr %interrupt, ptr %times, i64 %thread, i64 %threads"
+        return f"{arguments}, {remainder}" if arguments else remainder
 
     @property
     def arguments(self) -> str:
@@ -119,7 +126,7 @@ class Kernel:
         """Write all functions."""
         function = Function(self)
         if self.options.clocks:
-            function.clocked(nests_of(self.program))
+            function.emit_clocked(nests_of(self.program))
         else:
             function.body(self.program.body)
         function.finish("weft.main", self.parameters)
@@ -129,14 +136,14 @@ class Kernel:
         arena = {n: p for n, p in self.plan.places.items() if p.where != "stack" and p.rivals}
         if not arena:
             return {}
-        domain = self.metadata.own("")
-        scopes = {name: self.metadata.own(f", {domain}") for name in arena}
-        found = {}
-        for name, place in arena.items():
+        domain = self.metadata.add_self_reference("")
+        scopes = {name: self.metadata.add_self_reference(f", {domain}") for name in arena}
+        names = {}
+        for name, address in arena.items():
             own = self.metadata.add(scopes[name])
-            others = self.metadata.add(", ".join(scopes[rival] for rival in place.rivals))
-            found[name] = f", !alias.scope {own}, !noalias {others}"
-        return found
+            others = self.metadata.add(", ".join(scopes[rival] for rival in address.rivals))
+            names[name] = f", !alias.scope {own}, !noalias {others}"
+        return names
 
     def note(self, buffer: str) -> str:
         """Return the alias metadata of accesses to a buffer."""
@@ -176,19 +183,19 @@ class Function:
         for statement in body:
             self._statement(statement)
 
-    def clocked(self, nests: Sequence[Body]) -> None:
+    def emit_clocked(self, nests: Sequence[Body]) -> None:
         """Emit the statements of a program, recording timestamps before and after each nest."""
-        for each in self.kernel.program.body:
-            if isinstance(each, Allocate):
-                self._allocate(each.buffer)
-        for at, nest in enumerate(nests):
-            self._note_time(at)
+        for statement in self.kernel.program.body:
+            if isinstance(statement, Allocate):
+                self._allocate(statement.buffer)
+        for index, nest in enumerate(nests):
+            self._note_time(index)
             self.body(nest)
         self._note_time(len(nests))
 
-    def _note_time(self, at: int) -> None:
-        place = self.w.put(f"getelementptr i8, ptr %times, i64 {TIME * at}")
-        self.w.do(f"call i32 @clock_gettime(i32 {time.CLOCK_MONOTONIC}, ptr {place})")
+    def _note_time(self, index: int) -> None:
+        address = self.w.put(f"getelementptr i8, ptr %times, i64 {TIME * index}")
+        self.w.do(f"call i32 @clock_gettime(i32 {time.CLOCK_MONOTONIC}, ptr {address})")
 
     def _statement(self, statement: Statement) -> None:
         match statement:
@@ -221,20 +228,20 @@ class Function:
             return
         high = self.value(loop.extent)
         if loop.start is None and high.isdigit():
-            self._in_blocks(loop, "0", high, int(high))
+            self._emit_in_blocks(loop, "0", high, int(high))
         else:
             self.loop(loop, "0" if loop.start is None else self.value(loop.start), high)
 
-    def _in_blocks(self, loop: For, first: str, high: str, most: int | None) -> None:
+    def _emit_in_blocks(self, loop: For, first: str, high: str, maximum: int | None) -> None:
         """Emit the iterations of a loop.
 
         A long loop of short iterations polls before each block of them.
 
         Args:
-          most: the maximal trip count; None if unknown.
+          maximum: the maximal trip count; None if unknown.
         """
-        block = interrupt_checks.between_polls(loop)
-        if interrupt_checks.polls(loop) or (most is not None and most <= block):
+        block = interrupt_checks.iterations_between_polls(loop)
+        if interrupt_checks.has_poll(loop) or (maximum is not None and maximum <= block):
             self.loop(loop, first, high)
             return
         w = self.w
@@ -242,13 +249,13 @@ class Function:
         w.go(head)
         w.begin(head)
         low = w.name()
-        at = len(w.lines)
+        line_index = len(w.lines)
         w.do("")  # the phi
         self._poll()
         ended = w.put(f"add nuw nsw i64 {low}, {block}")
         ended = w.call("llvm.smin.i64", "i64", ended, high)
         self.loop(loop, low, ended)
-        w.lines[at] = f"  {low} = phi i64 [ {first}, %{before} ], [ {ended}, %{w.block} ]"
+        w.lines[line_index] = f"  {low} = phi i64 [ {first}, %{before} ], [ {ended}, %{w.block} ]"
         w.branch(w.put(f"icmp eq i64 {ended}, {high}"), done, head)
         w.begin(done)
 
@@ -264,19 +271,21 @@ class Function:
             w.branch(w.put(f"icmp slt i64 {low}, {high}"), head, done)
         w.begin(head)
         turn = w.name()
-        at = len(w.lines)
+        line_index = len(w.lines)
         w.do("")  # the phi, whose second operand is not known yet
         self.names[loop.variable] = (turn, dtypes.int64)
         free = loop.order is not Order.SERIAL
         innermost = interrupt_checks.is_innermost(loop)
-        if interrupt_checks.polls(loop):
+        if interrupt_checks.has_poll(loop):
             self._poll()
         if free:
             self.groups.append(self.kernel.metadata.add("", distinct=True))
         self.body(loop.body)
-        notes = self._loop_notes(free, innermost and self._can_vectorize(loop))
+        notes = self._loop_metadata(free, innermost and self._can_vectorize(loop))
         following = w.put(f"add nuw nsw i64 {turn}, 1")
-        w.lines[at] = f"  {turn} = phi i64 [ {low}, %{before} ], [ {following}, %{w.block} ]"
+        w.lines[line_index] = (
+            f"  {turn} = phi i64 [ {low}, %{before} ], [ {following}, %{w.block} ]"
+        )
         ended = w.put(f"icmp eq i64 {following}, {high}")
         w.branch(ended, done, head, notes)
         w.begin(done)
@@ -294,42 +303,47 @@ class Function:
         if count is not None and count < _FEWEST_LANES:
             return False
         inside = list(walk(loop.body))
-        if self.kernel.options.bounds_checks or any(isinstance(each, Check) for each in inside):
+        if self.kernel.options.bounds_checks or any(
+            isinstance(statement, Check) for statement in inside
+        ):
             return False
-        if any(isinstance(each, Assign) and _is_of_constants(each) for each in inside):
+        if any(
+            isinstance(statement, Assign) and _is_constant_extremum(statement)
+            for statement in inside
+        ):
             return False
         return not any(
             isinstance(part, Apply)
-            and (part.primitive in ITERATED or self._divides_by_a_loop(part))
-            for each in inside
-            for expression in expressions(each)
+            and (part.primitive in ITERATED or self._is_divided_by_loop(part))
+            for statement in inside
+            for expression in expressions(statement)
             for part in parts(expression)
         )
 
-    def _divides_by_a_loop(self, part: Apply) -> bool:
+    def _is_divided_by_loop(self, part: Apply) -> bool:
         alone = self.kernel.scalars.target.alone
         return part.primitive in _DIVISIONS and (part.dtype.is_integer or alone)
 
-    def _loop_notes(self, free: bool, vectorized: bool) -> str:
+    def _loop_metadata(self, free: bool, vectorized: bool) -> str:
         """Return the metadata of a loop whose iterations are independent."""
         if not free:
             return ""
         metadata = self.kernel.metadata
         group = self.groups.pop()
         accesses = metadata.add(f'!"llvm.loop.parallel_accesses", {group}')
-        rest = f", {accesses}"
+        remainder = f", {accesses}"
         if vectorized:
-            rest += ", " + metadata.add('!"llvm.loop.vectorize.enable", i1 true')
-        return f", !llvm.loop {metadata.own(rest)}"
+            remainder += ", " + metadata.add('!"llvm.loop.vectorize.enable", i1 true')
+        return f", !llvm.loop {metadata.add_self_reference(remainder)}"
 
     def _while(self, loop: While) -> None:
         w = self.w
-        head, inside, done = w.label(), w.label(), w.label()
+        head, body, done = w.label(), w.label(), w.label()
         w.go(head)
         w.begin(head)
         self._poll_at_times(interrupt_checks.statements(loop.body))
-        w.branch(self.value(loop.condition), inside, done)
-        w.begin(inside)
+        w.branch(self.value(loop.condition), body, done)
+        w.begin(body)
         self.body(loop.body)
         w.go(head)
         w.begin(done)
@@ -380,11 +394,11 @@ class Function:
         if dtype.is_bool:
             value = self.w.put(f"zext i1 {value} to i8")
         elif dtype in HALVES:
-            value = bits_of_half(self.w, value, dtype, self.kernel.scalars.target)
-        notes = self._notes(store.buffer)
+            value = half_to_bits(self.w, value, dtype, self.kernel.scalars.target)
+        notes = self._access_metadata(store.buffer)
         self.w.do(f"store {kind} {value}, ptr {address}, align {dtype.size}{notes}")
 
-    def _notes(self, buffer: str) -> str:
+    def _access_metadata(self, buffer: str) -> str:
         """Return the metadata of an access: the loops whose iterations do not alias in the buffer.
 
         Iterations alias in a buffer that each of them allocates, because all use the same memory.
@@ -397,16 +411,16 @@ class Function:
         return f"{notes}, !llvm.access.group {group}"
 
     def _allocate(self, buffer: Buffer) -> None:
-        place = self.kernel.plan.places[buffer.name]
+        address = self.kernel.plan.places[buffer.name]
         self.outside[buffer.name] = len(self.groups)
-        if place.where == "stack":
+        if address.where == "stack":
             kind = f"[{max(1, buffer.bytes)} x i8]"
             self.pointers[buffer.name] = self._slot(kind, ", align 64")
             return
-        offset = str(place.offset)
-        if place.where == "thread":
-            own = self.w.put(f"mul i64 %thread, {self.kernel.plan.thread}")
-            offset = self.w.put(f"add i64 {own}, {place.offset + self.kernel.plan.shared}")
+        offset = str(address.offset)
+        if address.where == "thread":
+            own_base = self.w.put(f"mul i64 %thread, {self.kernel.plan.thread}")
+            offset = self.w.put(f"add i64 {own_base}, {address.offset + self.kernel.plan.shared}")
         self.pointers[buffer.name] = self.w.put(f"getelementptr i8, ptr {self.arena}, i64 {offset}")
 
     def _leave_unless(self, condition: str, code: str) -> None:
@@ -442,37 +456,39 @@ class Function:
         assert isinstance(call, Routine)
         views = [self.address(view.buffer, view.indices) for view in call.views]
         sizes = {name: self.value(size) for name, size in call.sizes}
-        numbers = [self.value(each) for each in call.numbers]
+        numbers = [self.value(number) for number in call.numbers]
         cut = None
         if self.kernel.options.threads and not self.parallel and not sizes:
             cut = cut_of(call)
         if cut is None:
             call.emit(self, Operands(self._dtype_of(call), views, sizes, numbers))
         else:
-            self._in_parts(call, cut, views, numbers)
+            self._emit_parallel_call(call, cut, views, numbers)
 
-    def _in_parts(self, call: Routine, cut: Cut, views: list[str], numbers: list[str]) -> None:
+    def _emit_parallel_call(
+        self, call: Routine, cut: ParallelSplit, views: list[str], numbers: list[str]
+    ) -> None:
         """Emit a call that threads run in parts."""
         inner = Function(self.kernel, parallel=True)
-        seen = [Capture("ptr noalias", "%arena"), *[Capture("ptr", view) for view in views]]
-        seen += [Capture("i64", each) for each in numbers]
+        captures = [Capture("ptr noalias", "%arena"), *[Capture("ptr", view) for view in views]]
+        captures += [Capture("i64", number) for number in numbers]
         inner.arena = "%seen0"
         w = inner.w
         first, last = (w.put(f"mul nsw i64 {end}, {cut.unit}") for end in ("%low", "%high"))
         last = w.select(w.put(f"icmp eq i64 %high, {cut.units}"), "i64", str(cut.count), last)
-        given = [f"%seen{at + 1}" for at in range(len(views))]
-        for at, step in cut.steps.items():
+        arguments = [f"%seen{index + 1}" for index in range(len(views))]
+        for index, step in cut.steps.items():
             offset = w.put(f"mul nsw i64 {first}, {step}")
-            kind = memory_type(call.views[at].dtype)
-            given[at] = w.put(f"getelementptr {kind}, ptr {given[at]}, i64 {offset}")
-        others = [f"%seen{at + 1 + len(views)}" for at in range(len(numbers))]
+            kind = memory_type(call.views[index].dtype)
+            arguments[index] = w.put(f"getelementptr {kind}, ptr {arguments[index]}, i64 {offset}")
+        others = [f"%seen{index + 1 + len(views)}" for index in range(len(numbers))]
         if cut.rows:
             others[0] = w.put(f"add nsw i64 {others[0]}, {first}")
         sizes = {cut.size: w.put(f"sub i64 {last}, {first}")} if cut.size else {}
-        places = (first, last)
-        call.emit(inner, Operands(self._dtype_of(call), given, sizes, others, places))
-        alone = blas.many_threads(self.w, self.kernel.blas) if call.uses_blas else ""
-        self._offer(inner, seen, str(cut.units), 1, cut.chunks, alone)
+        indices = (first, last)
+        call.emit(inner, Operands(self._dtype_of(call), arguments, sizes, others, indices))
+        alone = blas.uses_many_threads(self.w, self.kernel.blas) if call.uses_blas else ""
+        self._emit_parallel_loop(inner, captures, str(cut.units), 1, cut.chunks, alone)
 
     def _dtype_of(self, call: Routine) -> DType:
         """Return the element type for which a routine is called."""
@@ -485,8 +501,8 @@ class Function:
 
     def workspace(self) -> str:
         """Return the address of this thread's workspace for routines."""
-        own = self.w.put(f"mul i64 %thread, {self.kernel.plan.thread}")
-        offset = self.w.put(f"add i64 {own}, {self.kernel.plan.shared}")
+        own_base = self.w.put(f"mul i64 %thread, {self.kernel.plan.thread}")
+        offset = self.w.put(f"add i64 {own_base}, {self.kernel.plan.shared}")
         return self.w.put(f"getelementptr i8, ptr {self.arena}, i64 {offset}")
 
     def declare(self, routine: type[Routine], dtype: DType) -> None:
@@ -508,15 +524,17 @@ class Function:
         """Emit a parallel loop as a function of its own."""
         high = self.value(loop.extent)
         inner = Function(self.kernel, parallel=True)
-        seen = self._seen(loop, inner)
-        inner._in_blocks(loop, "%low", "%high", int(high) if high.isdigit() else None)
-        self._offer(inner, seen, high, grain_of(loop, interrupt_checks.is_innermost(loop)), CHUNKS)
+        captures = self._find_captures(loop, inner)
+        inner._emit_in_blocks(loop, "%low", "%high", int(high) if high.isdigit() else None)
+        self._emit_parallel_loop(
+            inner, captures, high, parallel_grain(loop, interrupt_checks.is_innermost(loop)), CHUNKS
+        )
 
-    def _offer(
+    def _emit_parallel_loop(
         self,
         inner: Function,
-        seen: Sequence[Capture],
-        turns: str,
+        captures: Sequence[Capture],
+        iterations: str,
         grain: int,
         chunks: int,
         unless: str = "",
@@ -525,7 +543,7 @@ class Function:
 
         Args:
           inner: the writer of the function.
-          seen: the captured values, which follow the range of iterations as parameters.
+          captures: the captured values, which follow the range of iterations as parameters.
           grain: the minimal number of iterations per thread.
           chunks: the number of chunks of each thread's part.
           unless: an operand; if it is true, one thread runs all iterations.
@@ -533,66 +551,66 @@ class Function:
         kernel, w = self.kernel, self.w
         kernel.regions += 1
         name = f"weft.region{kernel.regions}"
-        parameters = ", ".join(f"{each.kind} %seen{at}" for at, each in enumerate(seen))
+        parameters = ", ".join(f"{each.kind} %seen{index}" for index, each in enumerate(captures))
         inner.finish(name, f"i64 %thread, i64 %low, i64 %high, {parameters}")
-        kernel.functions.append(thunk(name, seen))
-        given = ", ".join(f"{plain(each.kind)} {each.value}" for each in seen)
-        alone, together, done = w.label(), w.label(), w.label()
+        kernel.functions.append(thunk(name, captures))
+        arguments = ", ".join(f"{strip_attributes(each.kind)} {each.value}" for each in captures)
+        serial, together, done = w.label(), w.label(), w.label()
         single = w.put("icmp eq i64 %threads, 1")
         single = w.put(f"or i1 {single}, {unless}") if unless else single
-        w.branch(single, alone, together)
-        w.begin(alone)
-        own = w.put(f"call i32 @{name}(i64 0, i64 0, i64 {turns}, {given})")
+        w.branch(single, serial, together)
+        w.begin(serial)
+        own_base = w.put(f"call i32 @{name}(i64 0, i64 0, i64 {iterations}, {arguments})")
         w.go(done)
         w.begin(together)
-        frame = self._slot(f"[{len(seen)} x i64]", ", align 8")
-        for at, each in enumerate(seen):
-            kind, value = plain(each.kind), each.value
+        frame = self._slot(f"[{len(captures)} x i64]", ", align 8")
+        for index, each in enumerate(captures):
+            kind, value = strip_attributes(each.kind), each.value
             if kind == "i1":
                 kind, value = "i8", w.put(f"zext i1 {value} to i8")
-            place = w.put(f"getelementptr i64, ptr {frame}, i64 {at}")
-            w.do(f"store {kind} {value}, ptr {place}, align 8")
-        numbers = f"i64 {turns}, i64 {grain}, i64 {chunks}, i64 %threads"
+            address = w.put(f"getelementptr i64, ptr {frame}, i64 {index}")
+            w.do(f"store {kind} {value}, ptr {address}, align 8")
+        numbers = f"i64 {iterations}, i64 {grain}, i64 {chunks}, i64 %threads"
         shared = w.put(
             f"call i32 @{runtime.PARALLEL_FOR}(ptr @{name}.call, ptr {frame}, {numbers})"
         )
         w.go(done)
         w.begin(done)
-        result = w.put(f"phi i32 [ {own}, %{alone} ], [ {shared}, %{together} ]")
+        result = w.put(f"phi i32 [ {own_base}, %{serial} ], [ {shared}, %{together} ]")
         fine, leaving = w.label(), w.label()
         w.branch(w.put(f"icmp eq i32 {result}, 0"), fine, leaving)
         w.begin(leaving)
         w.do(f"ret i32 {result}")
         w.begin(fine)
 
-    def _seen(self, statement: Statement, inner: Function) -> list[Capture]:
+    def _find_captures(self, statement: Statement, inner: Function) -> list[Capture]:
         """Return the values and buffers that a statement captures.
 
         `inner` receives them as parameters.
         """
-        kernel, found = (
+        kernel, result = (
             self.kernel,
             [Capture("ptr noalias", "%arena"), Capture("ptr", "%interrupt")],
         )
         inner.arena, inner.interrupt = "%seen0", "%seen1"
         inner.pointers.clear()
-        given = {b.name for b in (*kernel.program.inputs, *kernel.program.outputs)}
-        for name in names_of(statement, kernel.immediate):
-            here = f"%seen{len(found)}"
+        input_names = {b.name for b in (*kernel.program.inputs, *kernel.program.outputs)}
+        for name in free_names(statement, kernel.immediate):
+            here = f"%seen{len(result)}"
             if name in self.pointers:
-                kind = "ptr noalias nonnull" if name in given else "ptr"
-                found.append(Capture(kind, self.pointers[name]))
+                kind = "ptr noalias nonnull" if name in input_names else "ptr"
+                result.append(Capture(kind, self.pointers[name]))
                 inner.pointers[name] = here
             elif name in self.variables:
                 slot, dtype = self.variables[name]
                 kind = register_type(dtype)
-                found.append(Capture(kind, self.w.put(f"load {kind}, ptr {slot}")))
+                result.append(Capture(kind, self.w.put(f"load {kind}, ptr {slot}")))
                 inner.names[name] = (here, dtype)
             elif name in self.names:
                 value, dtype = self.names[name]
-                found.append(Capture(register_type(dtype), value))
+                result.append(Capture(register_type(dtype), value))
                 inner.names[name] = (here, dtype)
-        return found
+        return result
 
     # ---------------------------------------------------------------------------- expressions
 
@@ -602,19 +620,19 @@ class Function:
             case Constant(value=value, dtype=dtype):
                 return literal(value, dtype)
             case Variable(name=name):
-                return self._named(name)
+                return self._lookup(name)
             case Load(buffer=buffer, indices=indices):
                 if buffer in self.kernel.immediate:
                     return literal(self.kernel.immediate[buffer], expression.dtype)
                 return self._load(self.address(buffer, indices), buffer)
         assert isinstance(expression, Apply)
         operands = [self.value(operand) for operand in expression.operands]
-        of = expression.operands[-1].dtype
+        source_dtype = expression.operands[-1].dtype
         if expression.primitive == "cast":
-            return self.kernel.scalars.cast(self.w, operands[0], of, expression.dtype)
-        return self.kernel.scalars.apply(self.w, expression.primitive, operands, of)
+            return self.kernel.scalars.cast(self.w, operands[0], source_dtype, expression.dtype)
+        return self.kernel.scalars.apply(self.w, expression.primitive, operands, source_dtype)
 
-    def _named(self, name: str) -> str:
+    def _lookup(self, name: str) -> str:
         if name in self.names:
             return self.names[name][0]
         slot, dtype = self.variables[name]
@@ -623,12 +641,14 @@ class Function:
     def _load(self, address: str, buffer: str) -> str:
         dtype = self.kernel.buffers[buffer].dtype
         kind = memory_type(dtype)
-        found = self.w.put(f"load {kind}, ptr {address}, align {dtype.size}{self._notes(buffer)}")
+        result = self.w.put(
+            f"load {kind}, ptr {address}, align {dtype.size}{self._access_metadata(buffer)}"
+        )
         if dtype.is_bool:
-            return self.w.put(f"icmp ne i8 {found}, 0")
+            return self.w.put(f"icmp ne i8 {result}, 0")
         if dtype in HALVES:
-            return half_of_bits(self.w, found, dtype, self.kernel.scalars.target)
-        return found
+            return half_from_bits(self.w, result, dtype, self.kernel.scalars.target)
+        return result
 
     def address(self, name: str, indices: Sequence[Expr]) -> str:
         """Return the address of an element of a buffer."""
@@ -639,23 +659,23 @@ class Function:
             if isinstance(index, Constant) and not self.kernel.options.bounds_checks:
                 offset += int(index.value) * stride
                 continue
-            found = self.value(index)
+            result = self.value(index)
             if self.kernel.options.bounds_checks:
-                within = self.w.put(f"icmp ult i64 {found}, {size}")
+                within = self.w.put(f"icmp ult i64 {result}, {size}")
                 self._leave_unless(within, str(OUT_OF_BOUNDS))
-            terms.append(self.w.put(f"mul nsw i64 {found}, {stride}") if stride != 1 else found)
-        place = str(offset)
+            terms.append(self.w.put(f"mul nsw i64 {result}, {stride}") if stride != 1 else result)
+        address = str(offset)
         for at, term in enumerate(terms):
             skip = at == 0 and offset == 0
-            place = term if skip else self.w.put(f"add nsw i64 {place}, {term}")
+            address = term if skip else self.w.put(f"add nsw i64 {address}, {term}")
         pointer = self.pointers[name]
-        if place == "0":
+        if address == "0":
             return pointer
         kind = memory_type(buffer.dtype)
-        return self.w.put(f"getelementptr inbounds {kind}, ptr {pointer}, i64 {place}")
+        return self.w.put(f"getelementptr inbounds {kind}, ptr {pointer}, i64 {address}")
 
 
-def _is_of_constants(assign: Assign) -> bool:
+def _is_constant_extremum(assign: Assign) -> bool:
     """Return True if a variable accumulates the min or max of constants."""
     return (
         assign.combine in ("maximum", "minimum")

@@ -26,20 +26,20 @@ from weft_compiler.codegen import transpose
 from weft_compiler.codegen.skinny_gemm import (
     MANY,
     Panel,
-    large_of,
+    emit_large_test,
+    emit_panel_address,
+    emit_panel_tiles,
     memory,
-    own_panel,
-    panel_times_rows,
 )
 from weft_compiler.codegen.targets import Target
-from weft_compiler.codegen.tile_kernels import chosen
+from weft_compiler.codegen.tile_kernels import select_kernel
 from weft_compiler.codegen.tiles import (
     Shape,
+    iterate_tiles,
     module,
     shape_of,
     symbol,
     texts,
-    tiles,
 )
 from weft_compiler.codegen.writer import Loops
 from weft_compiler.layouts import LINE, PANEL_BYTES
@@ -77,8 +77,8 @@ def packed_workspace(dtype: DType, target: Target) -> int:
 def module_text(dtype: DType, target: Target) -> str:
     """Return the LLVM module that defines the routines."""
     s = shape_of(dtype, target)
-    turn = transpose.text(dtype, s.lanes)
-    return module(target, *texts(s), turn, _Driver(s).text(), _Packed(s).text())
+    transpose_text = transpose.text(dtype, s.lanes)
+    return module(target, *texts(s), transpose_text, _Driver(s).text(), _Packed(s).text())
 
 
 class _Routine(ABC):
@@ -105,24 +105,31 @@ class _Routine(ABC):
     def write(self) -> None:
         """Emit the body."""
 
-    def move(self, source: str, place: str, kind: str = "") -> None:
+    def move(self, source: str, address: str, kind: str = "") -> None:
         """Copy one element, or one register of elements."""
         kind, size = kind or self.scalar, self.s.dtype.size
         x = self.w.put(f"load {kind}, ptr {source}, align {size}")
-        self.w.do(f"store {kind} {x}, ptr {place}, align {size}")
+        self.w.do(f"store {kind} {x}, ptr {address}, align {size}")
 
     def copy(self, a: str, rows: str, depth: str, to: str = "%workspace") -> None:
         """Copy rows of a that are contiguous."""
         w, s = self.w, self.s
         kind = f"<{s.lanes} x {s.scalar}>"
-        whole = w.put(f"and i64 {depth}, {-s.lanes}")
-        with w.each(rows) as i:
-            source = w.at(a, self.scalar, w.put(f"mul nsw i64 {i}, %ar"))
-            place = w.at(to, self.scalar, w.put(f"mul nsw i64 {i}, {s.row}"))
-            with w.each(whole, s.lanes) as p:
-                self.move(w.at(source, self.scalar, p), w.at(place, self.scalar, p), kind)
-            with w.each(depth, low=whole) as p:
-                self.move(w.at(source, self.scalar, p), w.at(place, self.scalar, p))
+        full_count = w.put(f"and i64 {depth}, {-s.lanes}")
+        with w.iterate(rows) as i:
+            source = w.offset_address(a, self.scalar, w.put(f"mul nsw i64 {i}, %ar"))
+            address = w.offset_address(to, self.scalar, w.put(f"mul nsw i64 {i}, {s.row}"))
+            with w.iterate(full_count, s.lanes) as p:
+                self.move(
+                    w.offset_address(source, self.scalar, p),
+                    w.offset_address(address, self.scalar, p),
+                    kind,
+                )
+            with w.iterate(depth, low=full_count) as p:
+                self.move(
+                    w.offset_address(source, self.scalar, p),
+                    w.offset_address(address, self.scalar, p),
+                )
 
 
 class _Packed(_Routine):
@@ -131,33 +138,36 @@ class _Packed(_Routine):
     def write(self) -> None:
         w, s = self.w, self.s
         panel = PANEL_BYTES // s.dtype.size
-        one = w.put("icmp eq i64 %m, 1")
+        is_single = w.put("icmp eq i64 %m, 1")
         blocks = w.put("call i64 @llvm.smax.i64(i64 %k, i64 1)")  # a block of depth 0 stores zeros
         # A single row is read in place, so its blocks need not be small.
-        apart = w.select(one, "i64", blocks, str(s.depth))
-        with w.each(blocks, apart) as pc:
-            depth = w.least(w.put(f"sub i64 %k, {pc}"), apart)
-            given = w.put("icmp ne i64 %accumulate, 0")
-            add = w.put(f"or i1 {w.put(f'icmp sgt i64 {pc}, 0')}, {given}")
-            with tiles(w, s, "%m") as (i, rows, wanted):
-                a = w.at("%a", self.scalar, w.put(f"mul nsw i64 {i}, %ar"), pc)
-                with w.when(w.put(f"xor i1 {one}, true")):
+        stride = w.select(is_single, "i64", blocks, str(s.depth))
+        with w.iterate(blocks, stride) as pc:
+            depth = w.emit_min(w.put(f"sub i64 %k, {pc}"), stride)
+            accumulates = w.put("icmp ne i64 %accumulate, 0")
+            add = w.put(f"or i1 {w.put(f'icmp sgt i64 {pc}, 0')}, {accumulates}")
+            with iterate_tiles(w, s, "%m") as (i, rows, kernel_rows):
+                a = w.offset_address("%a", self.scalar, w.put(f"mul nsw i64 {i}, %ar"), pc)
+                with w.emit_if(w.put(f"xor i1 {is_single}, true")):
                     self.copy(a, rows, depth)
-                left = w.select(one, "ptr", a, "%workspace")
+                left = w.select(is_single, "ptr", a, "%workspace")
                 row = w.put(f"mul nsw i64 {i}, %cr")
-                with w.each("%n", s.width) as j:
+                with w.iterate("%n", s.width) as j:
                     # Panels are one or two tiles wide: as wide as the widest registers.
-                    of = w.put(f"and i64 {j}, {-panel}")
-                    start = w.put(f"mul nsw i64 {of}, %k")
-                    rest = w.put(f"mul nsw i64 {pc}, {panel}")
-                    b = w.at("%b", self.scalar, start, rest, w.put(f"sub i64 {j}, {of}"))
-                    here = w.put(f"sub i64 %n, {j}")
-                    kernel = chosen(w, s, wanted, here)
-                    place = w.at("%c", self.scalar, row, j)
-                    after = w.at(b, self.scalar, w.put(f"mul nsw i64 %k, {panel}"))
+                    offset = w.put(f"and i64 {j}, {-panel}")
+                    start = w.put(f"mul nsw i64 {offset}, %k")
+                    remainder = w.put(f"mul nsw i64 {pc}, {panel}")
+                    b = w.offset_address(
+                        "%b", self.scalar, start, remainder, w.put(f"sub i64 {j}, {offset}")
+                    )
+                    num_columns = w.put(f"sub i64 %n, {j}")
+                    kernel = select_kernel(w, s, kernel_rows, num_columns)
+                    address = w.offset_address("%c", self.scalar, row, j)
+                    after = w.offset_address(b, self.scalar, w.put(f"mul nsw i64 %k, {panel}"))
                     w.do(
                         f"call void {kernel}(ptr {left}, ptr {b}, i64 {panel}, i64 {depth}, "
-                        f"ptr {place}, i64 %cr, i64 {here}, i1 {add}, ptr {after}, i64 {panel})"
+                        f"ptr {address}, i64 %cr, i64 {num_columns}, i1 {add}, ptr {after}, i64 "
+                        f"{panel})"
                     )
 
 
@@ -167,81 +177,83 @@ class _Driver(_Routine):
     def write(self) -> None:
         w, s = self.w, self.s
         w.do("%packed.b = getelementptr i8, ptr %workspace, i64 " + str(s.panel_bytes))
-        many = w.put(f"icmp sgt i64 %m, {_FEW * s.rows[0]}")
+        has_many_rows = w.put(f"icmp sgt i64 %m, {_FEW * s.rows[0]}")
         if s.lanes * s.dtype.size == LINE:
             size = w.put("mul nsw i64 %n, %k")
             large = w.put(f"icmp sgt i64 {size}, {_LARGE // s.dtype.size}")
-            many = w.put(f"and i1 {many}, {large}")
-        apart = w.put("icmp ne i64 %bc, 1")
-        one = w.put("icmp eq i64 %m, 1")
-        with w.when(w.put(f"and i1 {one}, {w.put('icmp eq i64 %bc, 1')}")):
-            self._row()
+            has_many_rows = w.put(f"and i1 {has_many_rows}, {large}")
+        stride = w.put("icmp ne i64 %bc, 1")
+        is_single = w.put("icmp eq i64 %m, 1")
+        with w.emit_if(w.put(f"and i1 {is_single}, {w.put('icmp eq i64 %bc, 1')}")):
+            self._emit_row()
             w.go("done")
             w.begin(w.label())  # unreachable
-        few = w.put(f"icmp sle i64 %m, {MANY * s.rows[0]}")
-        few = w.put(f"and i1 {few}, {large_of(w, s, '%k', '%n')}")
-        with w.when(w.put(f"and i1 {few}, {w.put(f'xor i1 {apart}, true')}")):
-            self._panels_first()
+        has_few_rows = w.put(f"icmp sle i64 %m, {MANY * s.rows[0]}")
+        has_few_rows = w.put(f"and i1 {has_few_rows}, {emit_large_test(w, s, '%k', '%n')}")
+        with w.emit_if(w.put(f"and i1 {has_few_rows}, {w.put(f'xor i1 {stride}, true')}")):
+            self._emit_panels_first()
             w.go("done")
             w.begin(w.label())  # unreachable
-        packs = w.put(f"or i1 {many}, {apart}")
+        packs = w.put(f"or i1 {has_many_rows}, {stride}")
         blocks = w.put("call i64 @llvm.smax.i64(i64 %k, i64 1)")  # a block of depth 0 stores zeros
-        with w.each("%n", s.columns) as jc:
-            columns = w.least(w.put(f"sub i64 %n, {jc}"), str(s.columns))
-            with w.each(blocks, s.depth) as pc:
-                depth = w.least(w.put(f"sub i64 %k, {pc}"), str(s.depth))
+        with w.iterate("%n", s.columns) as jc:
+            columns = w.emit_min(w.put(f"sub i64 %n, {jc}"), str(s.columns))
+            with w.iterate(blocks, s.depth) as pc:
+                depth = w.emit_min(w.put(f"sub i64 %k, {pc}"), str(s.depth))
                 rows = w.put(f"mul nsw i64 {pc}, %br")
-                b = w.at("%b", self.scalar, rows, w.put(f"mul nsw i64 {jc}, %bc"))
-                with w.when(packs):
+                b = w.offset_address("%b", self.scalar, rows, w.put(f"mul nsw i64 {jc}, %bc"))
+                with w.emit_if(packs):
                     self._pack(b, depth, columns)
                 later = w.put(f"icmp sgt i64 {pc}, 0")
-                given = w.put("icmp ne i64 %accumulate, 0")
-                add = w.put(f"or i1 {later}, {given}")
-                self._tiles(jc, pc, depth, columns, b, packs, add)
+                accumulates = w.put("icmp ne i64 %accumulate, 0")
+                add = w.put(f"or i1 {later}, {accumulates}")
+                self._emit_tiles(jc, pc, depth, columns, b, packs, add)
         w.go("done")
         w.begin("done")
 
-    def _panels_first(self) -> None:
+    def _emit_panels_first(self) -> None:
         """Emit the loops for few rows and a large b with contiguous rows, which is read once."""
         w, s = self.w, self.s
-        own, copies = own_panel(w, s, "%m")
-        with w.each("%k", s.depth) as pc:
-            depth = w.least(w.put(f"sub i64 %k, {pc}"), str(s.depth))
-            with w.each("%m", s.rows[0]) as i:
-                rows = w.least(w.put(f"sub i64 %m, {i}"), str(s.rows[0]))
+        own, copies = emit_panel_address(w, s, "%m")
+        with w.iterate("%k", s.depth) as pc:
+            depth = w.emit_min(w.put(f"sub i64 %k, {pc}"), str(s.depth))
+            with w.iterate("%m", s.rows[0]) as i:
+                rows = w.emit_min(w.put(f"sub i64 %m, {i}"), str(s.rows[0]))
                 row = w.put(f"mul nsw i64 {i}, %ar")
-                a = w.at("%a", self.scalar, row, w.put(f"mul nsw i64 {pc}, %ac"))
-                to = w.at("%workspace", self.scalar, w.put(f"mul nsw i64 {i}, {s.row}"))
+                a = w.offset_address("%a", self.scalar, row, w.put(f"mul nsw i64 {pc}, %ac"))
+                to = w.offset_address("%workspace", self.scalar, w.put(f"mul nsw i64 {i}, {s.row}"))
                 self._copy(a, rows, depth, to)
-            given = w.put("icmp ne i64 %accumulate, 0")
-            add = w.put(f"or i1 {w.put(f'icmp sgt i64 {pc}, 0')}, {given}")
-            with w.each("%n", s.width) as j:
-                here = w.put(f"sub i64 %n, {j}")
-                b = w.at("%b", self.scalar, w.put(f"mul nsw i64 {pc}, %br"), j)
+            accumulates = w.put("icmp ne i64 %accumulate, 0")
+            add = w.put(f"or i1 {w.put(f'icmp sgt i64 {pc}, 0')}, {accumulates}")
+            with w.iterate("%n", s.width) as j:
+                num_columns = w.put(f"sub i64 %n, {j}")
+                b = w.offset_address("%b", self.scalar, w.put(f"mul nsw i64 {pc}, %br"), j)
                 column = w.put(f"add nsw i64 {j}, {s.width}")
                 last = w.put(f"icmp sge i64 {column}, %n")
                 line = w.select(last, "i64", w.put(f"add nsw i64 {pc}, {depth}"), pc)
                 column = w.select(last, "i64", "0", column)
-                after = w.at("%b", self.scalar, w.put(f"mul nsw i64 {line}, %br"), column)
-                panel = Panel(b, "%br", depth, here, after, "%br")
-                c = w.at("%c", self.scalar, j)
-                panel_times_rows(w, s, panel, own, copies, "%m", "%m", (c, "%cr", add))
+                after = w.offset_address(
+                    "%b", self.scalar, w.put(f"mul nsw i64 {line}, %br"), column
+                )
+                panel = Panel(b, "%br", depth, num_columns, after, "%br")
+                c = w.offset_address("%c", self.scalar, j)
+                emit_panel_tiles(w, s, panel, own, copies, "%m", "%m", (c, "%cr", add))
 
-    def _row(self) -> None:
+    def _emit_row(self) -> None:
         """Emit the loops for a single row.
 
         B is read once from start to end, several rows at a time.
         """
         w, s = self.w, self.s
         zero = "0x0000000000000000"
-        with w.when(w.put("icmp eq i64 %accumulate, 0")), w.each("%n") as j:
-            place = w.at("%c", self.scalar, j)
-            w.do(f"store {self.scalar} {zero}, ptr {place}, align {s.dtype.size}")
+        with w.emit_if(w.put("icmp eq i64 %accumulate, 0")), w.iterate("%n") as j:
+            address = w.offset_address("%c", self.scalar, j)
+            w.do(f"store {self.scalar} {zero}, ptr {address}, align {s.dtype.size}")
         # Each load and store of c then serves several rows of b.
-        whole = w.put(f"and i64 %k, {-_AT_ONCE}")
-        with w.each(whole, _AT_ONCE) as p:
+        full_count = w.put(f"and i64 %k, {-_AT_ONCE}")
+        with w.iterate(full_count, _AT_ONCE) as p:
             self._add_rows(p, _AT_ONCE)
-        with w.each("%k", low=whole) as p:
+        with w.iterate("%k", low=full_count) as p:
             self._add_rows(p, 1)
 
     def _add_rows(self, p: str, count: int) -> None:
@@ -249,20 +261,22 @@ class _Driver(_Routine):
         w, size = self.w, self.s.dtype.size
         suffix = "f64" if self.scalar == "double" else "f32"
         factors, rows = [], []
-        for at in range(count):
-            here = w.put(f"add nsw i64 {p}, {at}")
-            address = w.at("%a", self.scalar, w.put(f"mul nsw i64 {here}, %ac"))
+        for index in range(count):
+            here = w.put(f"add nsw i64 {p}, {index}")
+            address = w.offset_address("%a", self.scalar, w.put(f"mul nsw i64 {here}, %ac"))
             factors.append(w.put(f"load {self.scalar}, ptr {address}, align {size}"))
-            rows.append(w.at("%b", self.scalar, w.put(f"mul nsw i64 {here}, %br")))
-        with w.each("%n") as j:
-            place = w.at("%c", self.scalar, j)
+            rows.append(w.offset_address("%b", self.scalar, w.put(f"mul nsw i64 {here}, %br")))
+        with w.iterate("%n") as j:
+            place = w.offset_address("%c", self.scalar, j)
             total = w.put(f"load {self.scalar}, ptr {place}, align {size}")
             for factor, row in zip(factors, rows, strict=True):
-                x = w.put(f"load {self.scalar}, ptr {w.at(row, self.scalar, j)}, align {size}")
+                x = w.put(
+                    f"load {self.scalar}, ptr {w.offset_address(row, self.scalar, j)}, align {size}"
+                )
                 total = w.call(f"llvm.fmuladd.{suffix}", self.scalar, factor, x, total)
             w.do(f"store {self.scalar} {total}, ptr {place}, align {size}")
 
-    def _tiles(
+    def _emit_tiles(
         self, jc: str, pc: str, depth: str, columns: str, b: str, packs: str, add: str
     ) -> None:
         """Emit all tiles of a block.
@@ -270,102 +284,107 @@ class _Driver(_Routine):
         The loop over rows is the outer one, so that a is copied once.
         """
         w, s = self.w, self.s
-        with tiles(w, s, "%m") as (i, rows, wanted):
+        with iterate_tiles(w, s, "%m") as (i, rows, kernel_rows):
             row = w.put(f"mul nsw i64 {i}, %ar")
-            a = w.at("%a", self.scalar, row, w.put(f"mul nsw i64 {pc}, %ac"))
+            a = w.offset_address("%a", self.scalar, row, w.put(f"mul nsw i64 {pc}, %ac"))
             self._copy(a, rows, depth)
             asks = w.put(f"icmp eq i64 {i}, 0")
             asks = w.put(f"and i1 {asks}, {w.put(f'xor i1 {packs}, true')}")
             after_row = w.select(asks, "i64", "%br", "0")
-            c = w.at("%c", self.scalar, w.put(f"mul nsw i64 {i}, %cr"), jc)
+            c = w.offset_address("%c", self.scalar, w.put(f"mul nsw i64 {i}, %cr"), jc)
             stride = w.select(packs, "i64", str(s.width), "%br")
-            with w.each(columns, s.width) as j:
-                panel = w.at("%packed.b", self.scalar, w.put(f"mul nsw i64 {j}, {depth}"))
-                y = w.select(packs, "ptr", panel, w.at(b, self.scalar, j))
-                here = w.put(f"sub i64 {columns}, {j}")
-                kernel = chosen(w, s, wanted, here)
-                place = w.at(c, self.scalar, j)
-                after = w.at(y, self.scalar, w.select(asks, "i64", str(s.width), "0"))
+            with w.iterate(columns, s.width) as j:
+                panel = w.offset_address(
+                    "%packed.b", self.scalar, w.put(f"mul nsw i64 {j}, {depth}")
+                )
+                y = w.select(packs, "ptr", panel, w.offset_address(b, self.scalar, j))
+                num_columns = w.put(f"sub i64 {columns}, {j}")
+                kernel = select_kernel(w, s, kernel_rows, num_columns)
+                address = w.offset_address(c, self.scalar, j)
+                after = w.offset_address(y, self.scalar, w.select(asks, "i64", str(s.width), "0"))
                 w.do(
                     f"call void {kernel}(ptr %workspace, ptr {y}, i64 {stride}, i64 {depth}, "
-                    f"ptr {place}, i64 %cr, i64 {here}, i1 {add}, ptr {after}, i64 {after_row})"
+                    f"ptr {address}, i64 %cr, i64 {num_columns}, i1 {add}, ptr {after}, i64 "
+                    f"{after_row})"
                 )
 
     def _copy(self, a: str, rows: str, depth: str, to: str = "%workspace") -> None:
         """Copy rows of a, which may be strided, to contiguous ones."""
         w, s = self.w, self.s
-        dense, turned, apart, done = w.label(), w.label(), w.label(), w.label()
+        dense, transposed, strided, done = w.label(), w.label(), w.label(), w.label()
         other = w.label()
         w.branch(w.put("icmp eq i64 %ac, 1"), dense, other)
         w.begin(dense)
         self.copy(a, rows, depth, to)
         w.go(done)
         w.begin(other)
-        w.branch(w.put("icmp eq i64 %ar, 1"), turned, apart)
-        w.begin(turned)
+        w.branch(w.put("icmp eq i64 %ar, 1"), transposed, strided)
+        w.begin(transposed)
         transpose.call(w, a, to, depth, rows, "%ac", str(s.row))
         w.go(done)
-        w.begin(apart)
-        with w.each(rows) as i:
-            source = w.at(a, self.scalar, w.put(f"mul nsw i64 {i}, %ar"))
-            place = w.at(to, self.scalar, w.put(f"mul nsw i64 {i}, {s.row}"))
-            with w.each(depth) as p:
-                far = w.at(source, self.scalar, w.put(f"mul nsw i64 {p}, %ac"))
-                self.move(far, w.at(place, self.scalar, p))
+        w.begin(strided)
+        with w.iterate(rows) as i:
+            source = w.offset_address(a, self.scalar, w.put(f"mul nsw i64 {i}, %ar"))
+            address = w.offset_address(to, self.scalar, w.put(f"mul nsw i64 {i}, {s.row}"))
+            with w.iterate(depth) as p:
+                far = w.offset_address(source, self.scalar, w.put(f"mul nsw i64 {p}, %ac"))
+                self.move(far, w.offset_address(address, self.scalar, p))
         w.go(done)
         w.begin(done)
 
     def _pack(self, b: str, depth: str, columns: str) -> None:
         """Pack a block of b; elements beyond the last column are never read."""
         w, s = self.w, self.s
-        with w.each(columns, s.width) as j:
-            here = w.least(w.put(f"sub i64 {columns}, {j}"), str(s.width))
-            panel = w.at("%packed.b", self.scalar, w.put(f"mul nsw i64 {j}, {depth}"))
-            source = w.at(b, self.scalar, w.put(f"mul nsw i64 {j}, %bc"))
-            dense, apart, done = w.label(), w.label(), w.label()
-            w.branch(w.put("icmp eq i64 %bc, 1"), dense, apart)
+        with w.iterate(columns, s.width) as j:
+            num_columns = w.emit_min(w.put(f"sub i64 {columns}, {j}"), str(s.width))
+            panel = w.offset_address("%packed.b", self.scalar, w.put(f"mul nsw i64 {j}, {depth}"))
+            source = w.offset_address(b, self.scalar, w.put(f"mul nsw i64 {j}, %bc"))
+            dense, strided, done = w.label(), w.label(), w.label()
+            w.branch(w.put("icmp eq i64 %bc, 1"), dense, strided)
             w.begin(dense)
-            self._pack_rows(source, panel, depth, here)
+            self._pack_rows(source, panel, depth, num_columns)
             w.go(done)
-            w.begin(apart)
-            self._pack_columns(source, panel, depth, here)
+            w.begin(strided)
+            self._pack_columns(source, panel, depth, num_columns)
             w.go(done)
             w.begin(done)
 
-    def _pack_rows(self, source: str, panel: str, depth: str, here: str) -> None:
+    def _pack_rows(self, source: str, panel: str, depth: str, num_columns: str) -> None:
         w, s, size = self.w, self.s, self.s.dtype.size
         kind = f"<{s.width} x {self.scalar}>"
         whole, part, done = w.label(), w.label(), w.label()
-        w.branch(w.put(f"icmp eq i64 {here}, {s.width}"), whole, part)
+        w.branch(w.put(f"icmp eq i64 {num_columns}, {s.width}"), whole, part)
         w.begin(whole)
-        with w.each(depth) as p:
-            row = w.at(source, self.scalar, w.put(f"mul nsw i64 {p}, %br"))
-            place = w.at(panel, self.scalar, w.put(f"mul nsw i64 {p}, {s.width}"))
+        with w.iterate(depth) as p:
+            row = w.offset_address(source, self.scalar, w.put(f"mul nsw i64 {p}, %br"))
+            address = w.offset_address(panel, self.scalar, w.put(f"mul nsw i64 {p}, {s.width}"))
             x = w.put(f"load {kind}, ptr {row}, align {size}")
-            w.do(f"store {kind} {x}, ptr {place}, align 64")
+            w.do(f"store {kind} {x}, ptr {address}, align 64")
         w.go(done)
         w.begin(part)
-        with w.each(depth) as p:
-            row = w.at(source, self.scalar, w.put(f"mul nsw i64 {p}, %br"))
-            place = w.at(panel, self.scalar, w.put(f"mul nsw i64 {p}, {s.width}"))
-            with w.each(here) as j:
-                self.move(w.at(row, self.scalar, j), w.at(place, self.scalar, j))
+        with w.iterate(depth) as p:
+            row = w.offset_address(source, self.scalar, w.put(f"mul nsw i64 {p}, %br"))
+            address = w.offset_address(panel, self.scalar, w.put(f"mul nsw i64 {p}, {s.width}"))
+            with w.iterate(num_columns) as j:
+                self.move(
+                    w.offset_address(row, self.scalar, j), w.offset_address(address, self.scalar, j)
+                )
         w.go(done)
         w.begin(done)
 
-    def _pack_columns(self, source: str, panel: str, depth: str, here: str) -> None:
+    def _pack_columns(self, source: str, panel: str, depth: str, num_columns: str) -> None:
         w, s = self.w, self.s
-        turned, apart, done = w.label(), w.label(), w.label()
-        w.branch(w.put("icmp eq i64 %br, 1"), turned, apart)
-        w.begin(turned)
-        transpose.call(w, source, panel, here, depth, "%bc", str(s.width))
+        transposed, strided, done = w.label(), w.label(), w.label()
+        w.branch(w.put("icmp eq i64 %br, 1"), transposed, strided)
+        w.begin(transposed)
+        transpose.call(w, source, panel, num_columns, depth, "%bc", str(s.width))
         w.go(done)
-        w.begin(apart)
-        with w.each(depth) as p:
-            row = w.at(source, self.scalar, w.put(f"mul nsw i64 {p}, %br"))
-            place = w.at(panel, self.scalar, w.put(f"mul nsw i64 {p}, {s.width}"))
-            with w.each(here) as j:
-                far = w.at(row, self.scalar, w.put(f"mul nsw i64 {j}, %bc"))
-                self.move(far, w.at(place, self.scalar, j))
+        w.begin(strided)
+        with w.iterate(depth) as p:
+            row = w.offset_address(source, self.scalar, w.put(f"mul nsw i64 {p}, %br"))
+            address = w.offset_address(panel, self.scalar, w.put(f"mul nsw i64 {p}, {s.width}"))
+            with w.iterate(num_columns) as j:
+                far = w.offset_address(row, self.scalar, w.put(f"mul nsw i64 {j}, %bc"))
+                self.move(far, w.offset_address(address, self.scalar, j))
         w.go(done)
         w.begin(done)

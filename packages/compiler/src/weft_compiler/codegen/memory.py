@@ -34,7 +34,7 @@ _STACK: Final = 1 << 16
 
 
 @dataclass(slots=True)
-class Place:
+class Allocation:
     """The location of a buffer.
 
     Attributes:
@@ -60,7 +60,7 @@ class Plan:
       thread: size of the part of each thread, in bytes.
     """
 
-    places: dict[str, Place]
+    places: dict[str, Allocation]
     shared: int
     thread: int
 
@@ -75,18 +75,20 @@ def plan_memory(program: Program, workspace: int = 0) -> Plan:
     Args:
       workspace: bytes at the start of each thread's part that routines use.
     """
-    places = list(_Numbering(program).places(program.body, False, False))
+    allocations = list(_Numbering(program).places(program.body, False, False))
     on_stack = 0
-    for place in places:
-        if place.where == "stack":
-            on_stack += rounded(place.buffer.bytes)
+    for allocation in allocations:
+        if allocation.where == "stack":
+            on_stack += round_up(allocation.buffer.bytes)
             if on_stack > _STACK:
-                place.where = "thread"
-    sizes = {part: arrange([p for p in places if p.where == part]) for part in ("shared", "thread")}
-    workspace = rounded(workspace)
-    for place in places:
-        place.offset += workspace if place.where == "thread" else 0
-    named = {place.buffer.name: place for place in places}
+                allocation.where = "thread"
+    sizes = {
+        part: arrange([p for p in allocations if p.where == part]) for part in ("shared", "thread")
+    }
+    workspace = round_up(workspace)
+    for allocation in allocations:
+        allocation.offset += workspace if allocation.where == "thread" else 0
+    named = {allocation.buffer.name: allocation for allocation in allocations}
     return Plan(named, sizes["shared"], sizes["thread"] + workspace)
 
 
@@ -100,51 +102,53 @@ def plan_shared(
     Returns: the offsets of the buffers, and the total size.
     """
     last = [
-        Place(Buffer("", uint8, (size,)), "shared", at, at) for at, size in enumerate(own) if size
+        Allocation(Buffer("", uint8, (size,)), "shared", index, index)
+        for index, size in enumerate(own)
+        if size
     ]
-    places = [Place(buffer, "shared", *life) for buffer, life in lives.items()]
-    size = arrange(places, last)  # from the end
-    return {p.buffer.name: size - p.offset - rounded(p.buffer.bytes) for p in places}, size
+    allocations = [Allocation(buffer, "shared", *life) for buffer, life in lives.items()]
+    size = arrange(allocations, last)  # from the end
+    return {p.buffer.name: size - p.offset - round_up(p.buffer.bytes) for p in allocations}, size
 
 
 class _Numbering:
     """Visitor that numbers the statements of a program."""
 
     def __init__(self, program: Program) -> None:
-        self._numbers = {id(each): at for at, each in enumerate(walk(program.body))}
+        self._numbers = {id(statement): index for index, statement in enumerate(walk(program.body))}
         self._ends: dict[int, int] = {}
         self._names: dict[int, frozenset[str]] = {}
         self._parallel: dict[int, bool] = {}
 
     def _end(self, statement: Statement) -> int:
         """Return the number of the last statement nested inside one."""
-        found = self._ends.get(id(statement))
-        if found is None:
+        result = self._ends.get(id(statement))
+        if result is None:
             inner = [self._end(body[-1]) for body in bodies(statement) if body]
-            found = self._ends[id(statement)] = max([self._numbers[id(statement)], *inner])
-        return found
+            result = self._ends[id(statement)] = max([self._numbers[id(statement)], *inner])
+        return result
 
-    def _touched(self, statement: Statement) -> frozenset[str]:
+    def _touched_buffers(self, statement: Statement) -> frozenset[str]:
         """Return the buffers that a statement, including its bodies, reads or writes."""
-        found = self._names.get(id(statement))
-        if found is None:
-            inner = [self._touched(each) for body in bodies(statement) for each in body]
-            found = self._names[id(statement)] = frozenset(_own(statement)).union(*inner)
-        return found
+        result = self._names.get(id(statement))
+        if result is None:
+            inner = [self._touched_buffers(each) for body in bodies(statement) for each in body]
+            result = self._names[id(statement)] = frozenset(_own_buffers(statement)).union(*inner)
+        return result
 
     def _has_parallel(self, statement: Statement) -> bool:
-        found = self._parallel.get(id(statement))
-        if found is None:
-            found = self._parallel[id(statement)] = any(
+        result = self._parallel.get(id(statement))
+        if result is None:
+            result = self._parallel[id(statement)] = any(
                 isinstance(each, For) and each.order is Order.PARALLEL
                 for each in walk((statement,))
             )
-        return found
+        return result
 
-    def places(self, body: Body, in_loop: bool, in_parallel: bool) -> Iterator[Place]:
-        for at, statement in enumerate(body):
+    def places(self, body: Body, in_loop: bool, in_parallel: bool) -> Iterator[Allocation]:
+        for index, statement in enumerate(body):
             if isinstance(statement, Allocate):
-                yield self._place(statement, body[at + 1 :], in_loop, in_parallel)
+                yield self._place(statement, body[index + 1 :], in_loop, in_parallel)
             loop = in_loop or isinstance(statement, For | While)
             parallel = in_parallel or (
                 isinstance(statement, For) and statement.order is Order.PARALLEL
@@ -152,12 +156,14 @@ class _Numbering:
             for inner in bodies(statement):
                 yield from self.places(inner, loop, parallel)
 
-    def _place(self, allocate: Allocate, rest: Body, in_loop: bool, in_parallel: bool) -> Place:
+    def _place(
+        self, allocate: Allocate, remaining: Body, in_loop: bool, in_parallel: bool
+    ) -> Allocation:
         buffer = allocate.buffer
         first = last = self._numbers[id(allocate)]
         used = shared_with_threads = False
-        for sibling in rest:
-            if buffer.name in self._touched(sibling):
+        for sibling in remaining:
+            if buffer.name in self._touched_buffers(sibling):
                 if not used:
                     used, first = True, self._numbers[id(sibling)]
                 last = self._end(sibling)
@@ -166,10 +172,10 @@ class _Numbering:
         near = in_loop or not buffer.shape
         small = buffer.bytes <= _STACK_BUFFER and near and not shared_with_threads
         where = "stack" if small else "thread" if in_parallel else "shared"
-        return Place(buffer, where, first, last)
+        return Allocation(buffer, where, first, last)
 
 
-def _own(statement: Statement) -> Iterator[str]:
+def _own_buffers(statement: Statement) -> Iterator[str]:
     """Return the buffers that a statement reads or writes outside its bodies."""
     if isinstance(statement, Store):
         yield statement.buffer
@@ -177,29 +183,29 @@ def _own(statement: Statement) -> Iterator[str]:
         yield from (e.buffer for e in walk_expression(expression) if isinstance(e, Load))
 
 
-def rounded(size: int) -> int:
+def round_up(size: int) -> int:
     """Round a size up to the next multiple of the alignment."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def arrange(places: Sequence[Place], lowest: Sequence[Place] = ()) -> int:
+def arrange(allocations: Sequence[Allocation], lowest: Sequence[Allocation] = ()) -> int:
     """Assign each buffer the lowest offset that is free during its live range, largest first.
 
     Args:
       lowest: buffers that are already placed at offset 0.
     """
-    total = max([rounded(each.buffer.bytes) for each in lowest], default=0)
+    total = max([round_up(each.buffer.bytes) for each in lowest], default=0)
     done = list(lowest)
-    for place in sorted(places, key=lambda each: (-each.buffer.bytes, each.first)):
-        rivals = [p for p in done if p.first <= place.last and place.first <= p.last]
-        size = rounded(place.buffer.bytes)
+    for allocation in sorted(allocations, key=lambda each: (-each.buffer.bytes, each.first)):
+        rivals = [p for p in done if p.first <= allocation.last and allocation.first <= p.last]
+        size = round_up(allocation.buffer.bytes)
         for rival in sorted(rivals, key=lambda each: each.offset):
-            if place.offset + size <= rival.offset:
+            if allocation.offset + size <= rival.offset:
                 break
-            place.offset = max(place.offset, rival.offset + rounded(rival.buffer.bytes))
+            allocation.offset = max(allocation.offset, rival.offset + round_up(rival.buffer.bytes))
         for rival in rivals:
-            rival.rivals.append(place.buffer.name)
-            place.rivals.append(rival.buffer.name)
-        done.append(place)
-        total = max(total, place.offset + size)
+            rival.rivals.append(allocation.buffer.name)
+            allocation.rivals.append(rival.buffer.name)
+        done.append(allocation)
+        total = max(total, allocation.offset + size)
     return total

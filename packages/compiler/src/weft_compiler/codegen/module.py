@@ -70,7 +70,7 @@ def module_of(program: Program, options: Options | None = None) -> Module:
         runtime.PARALLEL_FOR_DECLARATION if kernel.regions else "",
         *library.texts(scalars.used, target),
         *kernel.definitions.values(),
-        *[kernel.routines[each] for each in sorted(kernel.routines, key=str)],
+        *[kernel.routines[routine] for routine in sorted(kernel.routines, key=str)],
         *map(blas.declaration, sorted(kernel.blas)),
         "declare i32 @clock_gettime(i32, ptr)\n" if options.clocks else "",
         attributes(target),
@@ -90,14 +90,14 @@ def module_of(program: Program, options: Options | None = None) -> Module:
 def _entry(buffers: Sequence[str], arguments: str) -> str:
     """Return the entry function, which unpacks the list of buffer pointers."""
     loads = "\n".join(
-        f"  %p{at} = getelementptr ptr, ptr %buffers, i64 {at}\n"
-        f"  %buffer.{buffer} = load ptr, ptr %p{at}"
-        for at, buffer in enumerate(buffers)
+        f"  %p{index} = getelementptr ptr, ptr %buffers, i64 {index}\n"
+        f"  %buffer.{buffer} = load ptr, ptr %p{index}"
+        for index, buffer in enumerate(buffers)
     )
-    rest = "ptr %arena, ptr %interrupt, ptr %times, i64 %threads"
+    remainder = "ptr %arena, ptr %interrupt, ptr %times, i64 %threads"
     given = arguments.replace("i64 %thread,", "i64 0,")
     return f"""
-define i32 @{ENTRY}(ptr %buffers, {rest}) #0 {{
+define i32 @{ENTRY}(ptr %buffers, {remainder}) #0 {{
 {loads}
   %result = call i32 @weft.main({given})
   ret i32 %result
@@ -110,18 +110,18 @@ def require_supported(program: Program) -> None:
 
     Raises: UnimplementedError: one of them has none.
     """
-    for each in walk(program.body):
-        for expression in expressions(each):
+    for statement in walk(program.body):
+        for expression in expressions(statement):
             _require_supported(expression)
 
 
 def _require_supported(expression: Expr) -> None:
     for part in parts(expression):
         if isinstance(part, Apply):
-            of = part.operands[-1].dtype
-            if not (supports(part.primitive, of) and supports("cast", part.dtype)):
+            source_dtype = part.operands[-1].dtype
+            if not (supports(part.primitive, source_dtype) and supports("cast", part.dtype)):
                 raise errors.UnimplementedError(
-                    f"there is no machine code for {part.primitive} of {of.name}: "
+                    f"there is no machine code for {part.primitive} of {source_dtype.name}: "
                     f"{PRIMITIVES[part.primitive].doc}"
                 )
 
@@ -129,7 +129,7 @@ def _require_supported(expression: Expr) -> None:
 def _workspace(program: Program, target: Target) -> int:
     """Return the workspace of the routines that a program calls, in bytes."""
     buffers = program.buffers
-    most = 0
+    maximum = 0
     for call in walk(program.body):
         if isinstance(call, Call):
             assert isinstance(call, Routine)
@@ -138,8 +138,8 @@ def _workspace(program: Program, target: Target) -> int:
                 raise errors.UnimplementedError(
                     f"there is no machine code for {call.routine} of {dtype.name}"
                 )
-            most = max(most, call.workspace_bytes(dtype, target))
-    return most
+            maximum = max(maximum, call.workspace_bytes(dtype, target))
+    return maximum
 
 
 def _times(program: Program) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from weft_compiler.codegen.routine import Cut, Routine
+from weft_compiler.codegen.routine import ParallelSplit, Routine
 from weft_compiler.codegen.tile_kernels import FEW
 from weft_compiler.layouts import PANEL, Windows
 
@@ -15,7 +15,7 @@ LINES: Final = 16
 """Number of rows, or of panels of columns, of which each part of a product is a multiple."""
 
 
-def cut_of(call: Routine) -> Cut | None:
+def cut_of(call: Routine) -> ParallelSplit | None:
     """Return the split of a call among threads; None if splitting does not pay."""
     work = call.work // call.speed
     if work < 2 * _ENOUGH:
@@ -31,7 +31,7 @@ def cut_of(call: Routine) -> Cut | None:
 
 def split_product(
     m: int, n: int, a_row: int, c_row: int, b_column: int, result: int = 2, chunks: int = 1
-) -> Cut:
+) -> ParallelSplit:
     """Split rows of a and c, or columns of b and c.
 
     Args:
@@ -41,12 +41,12 @@ def split_product(
     """
     if m >= n:
         steps = {0: a_row, result: c_row}
-        return Cut("m", m, LINES, steps, chunks=chunks or m, least=FEW + 1)
+        return ParallelSplit("m", m, LINES, steps, chunks=chunks or m, least=FEW + 1)
     steps = {1: b_column} | dict.fromkeys(range(2, result + 1), 1)
-    return Cut("n", n, PANEL, steps, chunks=chunks or n)
+    return ParallelSplit("n", n, PANEL, steps, chunks=chunks or n)
 
 
-def split_windows(windows: Windows, result: int, unit: int = 1) -> Cut:
+def split_windows(windows: Windows, result: int, unit: int = 1) -> ParallelSplit:
     """Split images, or the rows of one.
 
     Args:
@@ -56,13 +56,15 @@ def split_windows(windows: Windows, result: int, unit: int = 1) -> Cut:
     line = windows.width * windows.depth
     if windows.images > 1:
         image = windows.height * windows.breadth * windows.channels
-        least = _enough_rows(windows.rows * windows.width)
+        least = _rows_for_full_kernel(windows.rows * windows.width)
         steps = {0: image, result: windows.rows * line}
-        return Cut("images", windows.images, least, steps, least=least)
-    least = _enough_rows(windows.width)
-    return Cut("rows", windows.rows, max(unit, least), {result: line}, rows=True, least=least)
+        return ParallelSplit("images", windows.images, least, steps, least=least)
+    least = _rows_for_full_kernel(windows.width)
+    return ParallelSplit(
+        "rows", windows.rows, max(unit, least), {result: line}, rows=True, least=least
+    )
 
 
-def _enough_rows(rows: int) -> int:
+def _rows_for_full_kernel(rows: int) -> int:
     """Return the number of items whose rows together exceed those of the few-rows kernels."""
     return -(-(FEW + 1) // max(1, rows))

@@ -18,7 +18,7 @@ def text() -> str:
     Each module that calls it defines it.
     """
     w = Writer()
-    state = [_load(w, at) for at in range(6)]
+    state = [_load(w, index) for index in range(6)]
     w.go("blocks")
     w.begin("blocks")
     w.do("%block = phi i64 [ %low, %entry ], [ %next, %blocks ]")
@@ -30,15 +30,15 @@ def text() -> str:
             keys = [w.put(f"add i64 {key}, {step}") for key, step in zip(keys, _STEPS, strict=True)]
         (high, low), (other_high, other_low) = _product(w, words[0], 0), _product(w, words[2], 1)
         words = [
-            _either(w, other_high, words[1], keys[0]),
+            _select(w, other_high, words[1], keys[0]),
             other_low,
-            _either(w, high, words[3], keys[1]),
+            _select(w, high, words[3], keys[1]),
             low,
         ]
     first = w.put("shl i64 %block, 2")
-    for at, word in enumerate(words):
-        place = w.put(f"add i64 {first}, {at}")
-        pointer = w.put(f"getelementptr i64, ptr %words, i64 {place}")
+    for index, word in enumerate(words):
+        address = w.put(f"add i64 {first}, {index}")
+        pointer = w.put(f"getelementptr i64, ptr %words, i64 {address}")
         w.do(f"store i64 {word}, ptr {pointer}, align 4")
     w.branch(w.put("icmp eq i64 %next, %high"), "done", "blocks")
     w.begin("done")
@@ -49,19 +49,19 @@ def text() -> str:
     return head + "\n".join([*w.lines, "}", ""])
 
 
-def _load(w: Writer, at: int) -> str:
-    pointer = w.put(f"getelementptr i64, ptr %state, i64 {at}")
+def _load(w: Writer, index: int) -> str:
+    pointer = w.put(f"getelementptr i64, ptr %state, i64 {index}")
     return w.put(f"load i64, ptr {pointer}, align 8")
 
 
-def _product(w: Writer, word: str, which: int) -> tuple[str, str]:
+def _product(w: Writer, word: str, kind: int) -> tuple[str, str]:
     """Return the upper and the lower half of a word times a factor."""
     wide = w.put(f"zext i64 {word} to i128")
-    product = w.put(f"mul i128 {wide}, {_FACTORS[which]}")
+    product = w.put(f"mul i128 {wide}, {_FACTORS[kind]}")
     high = w.put(f"lshr i128 {product}, 64")
     return w.put(f"trunc i128 {high} to i64"), w.put(f"trunc i128 {product} to i64")
 
 
-def _either(w: Writer, *words: str) -> str:
+def _select(w: Writer, *words: str) -> str:
     first = w.put(f"xor i64 {words[0]}, {words[1]}")
     return w.put(f"xor i64 {first}, {words[2]}")

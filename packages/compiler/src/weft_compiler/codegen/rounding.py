@@ -13,7 +13,7 @@ from weft_compiler.codegen.writer import Writer, literal
 from weft_tensor import dtypes
 
 
-def rounded(w: Writer, name: str, kind: str, x: str, target: Target) -> str:
+def emit_rounding(w: Writer, name: str, kind: str, x: str, target: Target) -> str:
     """Emit `floor`, `ceil`, `trunc` or `rint` of a register."""
     if not target.alone or target.has("sse4.1"):
         return w.call(f"llvm.{name}.{_suffix(kind)}", kind, x)
@@ -22,26 +22,26 @@ def rounded(w: Writer, name: str, kind: str, x: str, target: Target) -> str:
     if name != "rint":
         near = _ADJUSTED[name](w, kind, x, size, near)
     signed = w.call(f"llvm.copysign.{_suffix(kind)}", kind, near, x)
-    small = w.put(f"fcmp olt {kind} {size}, {_whole(kind)}")
+    small = w.put(f"fcmp olt {kind} {size}, {_emit_integer_part(kind)}")
     return w.select(small, kind, signed, x)
 
 
 def _nearest(w: Writer, kind: str, size: str) -> str:
     """Emit rounding to nearest; numbers beyond 2 ** mantissa have no fraction."""
-    moved = w.put(f"fadd {kind} {size}, {_whole(kind)}")
-    return w.put(f"fsub {kind} {moved}, {_whole(kind)}")
+    moved = w.put(f"fadd {kind} {size}, {_emit_integer_part(kind)}")
+    return w.put(f"fsub {kind} {moved}, {_emit_integer_part(kind)}")
 
 
-def _whole(kind: str) -> str:
+def _emit_integer_part(kind: str) -> str:
     return literal(2.0 ** (52 if kind == "double" else 23), dtypes.float64)
 
 
-def _towards_zero(w: Writer, kind: str, size: str, near: str) -> str:
+def _round_towards_zero(w: Writer, kind: str, size: str, near: str) -> str:
     over = w.put(f"fcmp ogt {kind} {near}, {size}")
     return w.select(over, kind, w.put(f"fsub {kind} {near}, {_one()}"), near)
 
 
-def _away(w: Writer, kind: str, size: str, near: str) -> str:
+def _round_away(w: Writer, kind: str, size: str, near: str) -> str:
     under = w.put(f"fcmp olt {kind} {near}, {size}")
     return w.select(under, kind, w.put(f"fadd {kind} {near}, {_one()}"), near)
 
@@ -53,11 +53,13 @@ def _one() -> str:
 def _floor(w: Writer, kind: str, x: str, size: str, near: str, below: str = "olt") -> str:
     """Emit `floor` or `ceil`, which rounds one sign towards zero and the other away from it."""
     negative = w.put(f"fcmp {below} {kind} {x}, {literal(0, dtypes.float64)}")
-    return w.select(negative, kind, _away(w, kind, size, near), _towards_zero(w, kind, size, near))
+    return w.select(
+        negative, kind, _round_away(w, kind, size, near), _round_towards_zero(w, kind, size, near)
+    )
 
 
 _ADJUSTED: Final[dict[str, Callable[..., str]]] = {
-    "trunc": lambda w, kind, x, size, near: _towards_zero(w, kind, size, near),
+    "trunc": lambda w, kind, x, size, near: _round_towards_zero(w, kind, size, near),
     "floor": _floor,
     "ceil": lambda w, kind, x, size, near: _floor(w, kind, x, size, near, "ogt"),
 }

@@ -37,7 +37,7 @@ class Library:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class ParallelSplit:
     """The split of a call into parts, each for one thread at a time.
 
     Attributes:
@@ -62,8 +62,8 @@ class Cut:
     @property
     def units(self) -> int:
         """The maximal number of parts."""
-        whole, left = divmod(self.count, self.unit)
-        return whole + (left >= self.least)
+        full_count, left = divmod(self.count, self.unit)
+        return full_count + (left >= self.least)
 
 
 class Operands(NamedTuple):
@@ -135,7 +135,7 @@ class Routine(Call):
         """
         return 0
 
-    def split(self) -> Cut | None:
+    def split(self) -> ParallelSplit | None:
         """Return the finest reasonable split among threads, or None if the call cannot be split."""
         return None
 
@@ -174,17 +174,17 @@ class Routine(Call):
         dtype: DType,
         views: Sequence[str],
         arguments: Sequence[str],
-        places: tuple[str, str],
+        indices: tuple[str, str],
         workspace: Callable[[], str],
     ) -> None:
         """Emit a call whose arguments are known only at run time.
 
         Args:
           arguments: those of `table`, then the numbers.
-          places: the range of indices to compute, for routines that are split by index.
+          indices: the range of indices to compute, for routines that are split by index.
           workspace: returns the address of the workspace.
         """
-        numbers = [*arguments, *(places if cls.is_split_by_places else ())]
+        numbers = [*arguments, *(indices if cls.is_split_by_places else ())]
         call_function(w, cls, dtype, views, numbers, workspace())
 
     @classmethod

@@ -12,7 +12,7 @@ from typing import Final
 
 from weft_compiler.codegen.float16 import round_half
 from weft_compiler.codegen.mathematics import library
-from weft_compiler.codegen.rounding import rounded
+from weft_compiler.codegen.rounding import emit_rounding
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.writer import HALVES, Writer, literal, register_type
 from weft_tensor import dtypes
@@ -45,8 +45,8 @@ def supports(primitive: str, dtype: DType) -> bool:
     if dtype.is_floating:
         if primitive == "next_after":
             return dtype not in HALVES
-        known = (_FLOATING, library.FUNCTIONS, library.ITERATED)
-        return any(primitive in each for each in known)
+        known_value = (_FLOATING, library.FUNCTIONS, library.ITERATED)
+        return any(primitive in each for each in known_value)
     if dtype.is_bool:
         return primitive in _BOOLS
     return primitive in _INTEGERS
@@ -78,9 +78,9 @@ class Scalars:
             result = _FLOATING[primitive](self, w, kind, *operands)
         else:
             result = self.function(w, primitive, kind, *operands)
-        return self.rounded(w, primitive, result, dtype)
+        return self.round_result(w, primitive, result, dtype)
 
-    def rounded(self, w: Writer, primitive: str, result: str, dtype: DType) -> str:
+    def round_result(self, w: Writer, primitive: str, result: str, dtype: DType) -> str:
         """Round a result to a 16-bit type; other types are returned unchanged."""
         predicate = primitive in _COMPARISONS or primitive.startswith("is_")
         if dtype not in HALVES or primitive in _EXACT or predicate:
@@ -107,48 +107,50 @@ class Scalars:
         """Convert a value to another type."""
         if source is result:
             return x
-        of, to = register_type(source), register_type(result)
+        source_type, to = register_type(source), register_type(result)
         if result.is_bool:
             zero = literal(0, source)
             return w.put(
-                f"fcmp une {of} {x}, {zero}" if source.is_floating else f"icmp ne {of} {x}, 0"
+                f"fcmp une {source_type} {x}, {zero}"
+                if source.is_floating
+                else f"icmp ne {source_type} {x}, 0"
             )
         if not result.is_floating:
             return _to_integer(w, x, source, result)
         if not source.is_floating:
             unsigned = source.is_bool or source.is_unsigned
-            x = w.put(f"{'uitofp' if unsigned else 'sitofp'} {of} {x} to {to}")
-        elif of != to:
+            x = w.put(f"{'uitofp' if unsigned else 'sitofp'} {source_type} {x} to {to}")
+        elif source_type != to:
             if result is dtypes.float16:
-                x = _narrowed_to_odd(w, x)
+                x = _narrow_to_odd(w, x)
             else:
-                x = w.put(f"{'fpext' if to == 'double' else 'fptrunc'} {of} {x} to {to}")
+                x = w.put(f"{'fpext' if to == 'double' else 'fptrunc'} {source_type} {x} to {to}")
         if result not in HALVES or (source in HALVES and source is result):
             return x
         return round_half(w, x, result, self.target)
 
 
 def _to_integer(w: Writer, x: str, source: DType, result: DType) -> str:
-    of, to = register_type(source), register_type(result)
+    source_type, to = register_type(source), register_type(result)
     if source.is_floating:
-        how = "fptoui" if result.is_unsigned else "fptosi"
+        instruction = "fptoui" if result.is_unsigned else "fptosi"
         # freeze: conversions out of range yield an arbitrary number instead of poison
-        return w.put(f"freeze {to} {w.put(f'{how} {of} {x} to {to}')}")
+        return w.put(f"freeze {to} {w.put(f'{instruction} {source_type} {x} to {to}')}")
     if source.size > result.size:
-        return w.put(f"trunc {of} {x} to {to}")
+        return w.put(f"trunc {source_type} {x} to {to}")
     if source.is_bool or source.size < result.size:
-        how = "zext" if source.is_bool or source.is_unsigned else "sext"
-        return w.put(f"{how} {of} {x} to {to}")
+        instruction = "zext" if source.is_bool or source.is_unsigned else "sext"
+        return w.put(f"{instruction} {source_type} {x} to {to}")
     return x
 
 
-def _narrowed_to_odd(w: Writer, x: str) -> str:
+def _narrow_to_odd(w: Writer, x: str) -> str:
     """Convert a float64 to float32, rounding to odd; rounding to 16 bits is then exact."""
     near = w.put(f"fptrunc double {x} to float")
     back = w.put(f"fpext float {near} to double")
     inexact = w.put(f"zext i1 {w.put(f'fcmp one double {back}, {x}')} to i32")
-    size, given = w.call("llvm.fabs.f64", "double", back), w.call("llvm.fabs.f64", "double", x)
-    over = w.put(f"zext i1 {w.put(f'fcmp ogt double {size}, {given}')} to i32")
+    size, magnitude = w.call("llvm.fabs.f64", "double", back), w.call("llvm.fabs.f64", "double", x)
+    over = w.put(f"zext i1 {w.put(f'fcmp ogt double {size}, {magnitude}')} to i32")
     bits = w.put(f"sub i32 {w.put(f'bitcast float {near} to i32')}, {over}")
     return w.put(f"bitcast i32 {w.put(f'or i32 {bits}, {inexact}')} to float")
 
@@ -174,29 +176,29 @@ def _suffix(kind: str) -> str:
     return "f64" if kind == "double" else "f32"
 
 
-def _lesser(s: Scalars, w: Writer, kind: str, x: str, y: str, condition: str = "olt") -> str:
+def _emit_min(s: Scalars, w: Writer, kind: str, x: str, y: str, condition: str = "olt") -> str:
     lesser = w.select(w.put(f"fcmp {condition} {kind} {x}, {y}"), kind, x, y)
     return w.select(w.put(f"fcmp uno {kind} {x}, {x}"), kind, x, lesser)
 
 
-def _greater(s: Scalars, w: Writer, kind: str, x: str, y: str) -> str:
-    return _lesser(s, w, kind, x, y, "ogt")
+def _emit_max(s: Scalars, w: Writer, kind: str, x: str, y: str) -> str:
+    return _emit_min(s, w, kind, x, y, "ogt")
 
 
 def _clamp(s: Scalars, w: Writer, kind: str, x: str, y: str, z: str) -> str:
-    return _lesser(s, w, kind, _greater(s, w, kind, x, y), z)
+    return _emit_min(s, w, kind, _emit_max(s, w, kind, x, y), z)
 
 
 def _sign(s: Scalars, w: Writer, kind: str, x: str) -> str:
     one, minus = literal(1, dtypes.float64), literal(-1, dtypes.float64)
     zero = literal(0, dtypes.float64)
     below = w.select(w.put(f"fcmp olt {kind} {x}, {zero}"), kind, minus, x)
-    found = w.select(w.put(f"fcmp ogt {kind} {x}, {zero}"), kind, one, below)
-    return w.select(w.put(f"fcmp oeq {kind} {x}, {zero}"), kind, zero, found)
+    result = w.select(w.put(f"fcmp ogt {kind} {x}, {zero}"), kind, one, below)
+    return w.select(w.put(f"fcmp oeq {kind} {x}, {zero}"), kind, zero, result)
 
 
-def _rounded(name: str) -> Floating:
-    return lambda s, w, kind, x: rounded(w, name, kind, x, s.target)
+def _emit_rounding(name: str) -> Floating:
+    return lambda s, w, kind, x: emit_rounding(w, name, kind, x, s.target)
 
 
 def _trunc_mod(s: Scalars, w: Writer, kind: str, x: str, y: str) -> str:
@@ -205,14 +207,14 @@ def _trunc_mod(s: Scalars, w: Writer, kind: str, x: str, y: str) -> str:
 
 
 def _floor_mod(s: Scalars, w: Writer, kind: str, x: str, y: str) -> str:
-    rest = _trunc_mod(s, w, kind, x, y)
+    remainder = _trunc_mod(s, w, kind, x, y)
     zero = literal(0, dtypes.float64)
-    negative = w.put(f"fcmp olt {kind} {rest}, {zero}")
+    negative = w.put(f"fcmp olt {kind} {remainder}, {zero}")
     other = w.put(f"xor i1 {negative}, {w.put(f'fcmp olt {kind} {y}, {zero}')}")
-    turned = w.put(f"and i1 {other}, {w.put(f'fcmp one {kind} {rest}, {zero}')}")
-    found = w.select(turned, kind, w.put(f"fadd {kind} {rest}, {y}"), rest)
-    none = w.put(f"fcmp oeq {kind} {found}, {zero}")
-    return w.select(none, kind, w.call(f"llvm.copysign.{_suffix(kind)}", kind, found, y), found)
+    transposed = w.put(f"and i1 {other}, {w.put(f'fcmp one {kind} {remainder}, {zero}')}")
+    result = w.select(transposed, kind, w.put(f"fadd {kind} {remainder}, {y}"), remainder)
+    none = w.put(f"fcmp oeq {kind} {result}, {zero}")
+    return w.select(none, kind, w.call(f"llvm.copysign.{_suffix(kind)}", kind, result, y), result)
 
 
 def _next_after(s: Scalars, w: Writer, kind: str, x: str, y: str) -> str:
@@ -230,7 +232,7 @@ def _next_after(s: Scalars, w: Writer, kind: str, x: str, y: str) -> str:
     return w.select(w.put(f"fcmp uno {kind} {x}, {y}"), kind, w.put(f"fadd {kind} {x}, {y}"), moved)
 
 
-def _about_infinity(condition: str) -> Floating:
+def _propagate_infinity(condition: str) -> Floating:
     def write(s: Scalars, w: Writer, kind: str, x: str) -> str:
         size = w.call(f"llvm.fabs.{_suffix(kind)}", kind, x)
         return w.put(f"fcmp {condition} {kind} {size}, {literal(float('inf'), dtypes.float64)}")
@@ -257,17 +259,17 @@ _FLOATING: Final[dict[str, Floating]] = {
     "square": lambda s, w, kind, x: w.put(f"fmul {s.flags}{kind} {x}, {x}"),
     "reciprocal": lambda s, w, kind, x: w.put(f"fdiv {kind} {literal(1, dtypes.float64)}, {x}"),
     "sign": _sign,
-    "minimum": _lesser,
-    "maximum": _greater,
+    "minimum": _emit_min,
+    "maximum": _emit_max,
     "clamp": _clamp,
     "abs": _intrinsic("fabs"),
     "sqrt": _intrinsic("sqrt"),
-    **{name: _rounded(name) for name in ("floor", "ceil", "trunc", "rint")},
+    **{name: _emit_rounding(name) for name in ("floor", "ceil", "trunc", "rint")},
     "next_after": _next_after,
     **{name: _compare(condition) for name, (condition, _) in _COMPARISONS.items()},
     "is_nan": lambda s, w, kind, x: w.put(f"fcmp uno {kind} {x}, {x}"),
-    "is_inf": _about_infinity("oeq"),
-    "is_finite": _about_infinity("olt"),
+    "is_inf": _propagate_infinity("oeq"),
+    "is_finite": _propagate_infinity("olt"),
     "where": lambda s, w, kind, *x: "",  # written by `apply`
 }
 
@@ -280,7 +282,7 @@ def _plain(name: str) -> Integral:
     return lambda w, kind, dtype, x, y: w.put(f"{name} {kind} {x}, {y}")
 
 
-def _ordered(condition: str) -> Integral:
+def _emit_comparison(condition: str) -> Integral:
     def write(w: Writer, kind: str, dtype: DType, x: str, y: str) -> str:
         unsigned = dtype.is_unsigned and condition[0] == "s"
         return w.put(f"icmp {'u' + condition[1:] if unsigned else condition} {kind} {x}, {y}")
@@ -319,11 +321,11 @@ def _quotient(w: Writer, kind: str, dtype: DType, x: str, y: str) -> str:
     safe = _safe_divisor(w, kind, dtype, y)
     if dtype.is_unsigned:
         return w.put(f"udiv {kind} {x}, {safe}")
-    found = w.put(f"sdiv {kind} {x}, {safe}")
+    result = w.put(f"sdiv {kind} {x}, {safe}")
     if safe is y:
-        return found
+        return result
     minus = w.put(f"icmp eq {kind} {y}, -1")
-    return w.select(minus, kind, w.put(f"sub {kind} 0, {x}"), found)
+    return w.select(minus, kind, w.put(f"sub {kind} 0, {x}"), result)
 
 
 def _remainder(w: Writer, kind: str, dtype: DType, x: str, y: str) -> str:
@@ -331,26 +333,26 @@ def _remainder(w: Writer, kind: str, dtype: DType, x: str, y: str) -> str:
     return w.put(f"{'urem' if dtype.is_unsigned else 'srem'} {kind} {x}, {safe}")
 
 
-def _other_sign(w: Writer, kind: str, rest: str, y: str) -> str:
+def _has_other_sign(w: Writer, kind: str, remainder: str, y: str) -> str:
     """Emit a test of whether a remainder is not 0 and differs in sign from the divisor."""
-    other = w.put(f"icmp slt {kind} {w.put(f'xor {kind} {rest}, {y}')}, 0")
-    return w.put(f"and i1 {other}, {w.put(f'icmp ne {kind} {rest}, 0')}")
+    other = w.put(f"icmp slt {kind} {w.put(f'xor {kind} {remainder}, {y}')}, 0")
+    return w.put(f"and i1 {other}, {w.put(f'icmp ne {kind} {remainder}, 0')}")
 
 
 def _floor_quotient(w: Writer, kind: str, dtype: DType, x: str, y: str) -> str:
-    found = _quotient(w, kind, dtype, x, y)
+    result = _quotient(w, kind, dtype, x, y)
     if dtype.is_unsigned:
-        return found
-    down = _other_sign(w, kind, _remainder(w, kind, dtype, x, y), y)
-    return w.put(f"add {kind} {found}, {w.put(f'sext i1 {down} to {kind}')}")
+        return result
+    down = _has_other_sign(w, kind, _remainder(w, kind, dtype, x, y), y)
+    return w.put(f"add {kind} {result}, {w.put(f'sext i1 {down} to {kind}')}")
 
 
 def _floor_remainder(w: Writer, kind: str, dtype: DType, x: str, y: str) -> str:
-    rest = _remainder(w, kind, dtype, x, y)
+    remainder = _remainder(w, kind, dtype, x, y)
     if dtype.is_unsigned:
-        return rest
-    moved = w.put(f"add {kind} {rest}, {y}")
-    return w.select(_other_sign(w, kind, rest, y), kind, moved, rest)
+        return remainder
+    moved = w.put(f"add {kind} {remainder}, {y}")
+    return w.select(_has_other_sign(w, kind, remainder, y), kind, moved, remainder)
 
 
 def _integer_power(w: Writer, kind: str, dtype: DType, x: str, y: str) -> str:
@@ -382,7 +384,7 @@ def _integer_abs(w: Writer, kind: str, dtype: DType, x: str) -> str:
     return w.put(f"call {kind} @llvm.abs.{kind}({kind} {x}, i1 false)")
 
 
-def _population(w: Writer, kind: str, dtype: DType, x: str) -> str:
+def _popcount(w: Writer, kind: str, dtype: DType, x: str) -> str:
     count = w.call(f"llvm.ctpop.{kind}", kind, x)
     return count if kind == "i8" else w.put(f"trunc {kind} {count} to i8")
 
@@ -392,14 +394,14 @@ _BITS: Final[dict[str, Integral]] = {
     "bit_or": _plain("or"),
     "bit_xor": _plain("xor"),
     "invert": lambda w, kind, dtype, x: w.put(f"xor {kind} {x}, {'true' if kind == 'i1' else -1}"),
-    "equal": _ordered("eq"),
-    "not_equal": _ordered("ne"),
+    "equal": _emit_comparison("eq"),
+    "not_equal": _emit_comparison("ne"),
     "where": lambda w, kind, dtype, *x: "",  # written by `apply`
 }
 _BOOLS: Final = _BITS
 _INTEGERS: Final[dict[str, Integral]] = {
     **_BITS,
-    **{name: _ordered(condition) for name, (_, condition) in _COMPARISONS.items()},
+    **{name: _emit_comparison(condition) for name, (_, condition) in _COMPARISONS.items()},
     "add": _plain("add"),
     "sub": _plain("sub"),
     "mul": _plain("mul"),
@@ -418,5 +420,5 @@ _INTEGERS: Final[dict[str, Integral]] = {
     "clamp": _integer_clamp,
     "shift_left": lambda w, kind, dtype, x, y: _shift(w, kind, dtype, x, y, True),
     "shift_right": lambda w, kind, dtype, x, y: _shift(w, kind, dtype, x, y, False),
-    "popcount": _population,
+    "popcount": _popcount,
 }

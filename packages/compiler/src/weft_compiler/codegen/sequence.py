@@ -25,9 +25,9 @@ from weft_compiler.ir.program import Buffer, Program
 _REST: Final = "ptr %interrupt, ptr %times, i64 %threads"
 
 
-def symbol(at: int) -> str:
+def symbol(index: int) -> str:
     """Return the symbol of a nest's function."""
-    return f"weft.nest{at}"
+    return f"weft.nest{index}"
 
 
 def sequence_of(
@@ -40,18 +40,18 @@ def sequence_of(
       nests: their modules.
     """
     target = target_of(options)
-    lives = _lives(program, [piece for piece, _ in called])
-    places, size = plan_shared(lives, [nests[nest].shared for _, nest in called])
-    table = _Table(program, places)
+    lives = _buffer_lifetimes(program, [piece for piece, _ in called])
+    indices, size = plan_shared(lives, [nests[nest].shared for _, nest in called])
+    table = _Table(program, indices)
     for piece, nest in called:
         table.add(piece, nest, size - nests[nest].shared)
-    symbols = [symbol(at) for at in range(len(nests))]
+    symbols = [symbol(index) for index in range(len(nests))]
     texts = [
         f'target triple = "{target.triple}"\n; {program.name}',
         *table.constants,
         _array("@calls", "i64", [str(word) for word in table.words]),
         _array("@nests", "ptr", [f"@{each}" for each in symbols]),
-        _array("@constants", "ptr", [f"@numbers{at}" for at in range(len(table.constants))]),
+        _array("@constants", "ptr", [f"@numbers{index}" for index in range(len(table.constants))]),
         *[f"declare i32 @{each}(ptr, ptr, ptr, ptr, i64)" for each in symbols],
         RUN_SEQUENCE_DECLARATION,
         _run(table),
@@ -68,17 +68,17 @@ def sequence_of(
     )
 
 
-def _lives(program: Program, pieces: Sequence[Piece]) -> dict[Buffer, tuple[int, int]]:
+def _buffer_lifetimes(program: Program, pieces: Sequence[Piece]) -> dict[Buffer, tuple[int, int]]:
     """Return the first and the last piece that uses each buffer shared by several pieces."""
-    given = {each.name for each in (*program.inputs, *program.outputs)}
+    input_names = {each.name for each in (*program.inputs, *program.outputs)}
     lives: dict[Buffer, tuple[int, int]] = {}
-    for at, piece in enumerate(pieces):
+    for index, piece in enumerate(pieces):
         inputs = piece.program.inputs[: len(piece.program.inputs) - len(piece.numbers)]
         for name, own in zip(piece.buffers, (*inputs, *piece.program.outputs), strict=True):
-            if name not in given:
+            if name not in input_names:
                 buffer = replace(own, name=name)
-                first, _ = lives.get(buffer, (at, at))
-                lives[buffer] = first, at
+                first, _ = lives.get(buffer, (index, index))
+                lives[buffer] = first, index
     return lives
 
 
@@ -96,13 +96,15 @@ class _Table:
       constants: the LLVM definitions of numbers that pieces receive.
     """
 
-    def __init__(self, program: Program, places: Mapping[str, int]) -> None:
+    def __init__(self, program: Program, indices: Mapping[str, int]) -> None:
         buffers = (*program.inputs, *program.outputs)
         self.words: list[int] = []
         self.buffers = len(buffers)
         self.slots = 1
         self.constants: list[str] = []
-        self._slot = dict(places) | {each.name: -1 - at for at, each in enumerate(buffers)}
+        self._slot = dict(indices) | {
+            buffer.name: -1 - index for index, buffer in enumerate(buffers)
+        }
 
     def add(self, piece: Piece, nest: int, own: int) -> None:
         """Add a call of a piece.
@@ -117,11 +119,11 @@ class _Table:
         self.slots = max(self.slots, len(slots))
 
     def _constant(self, numbers: np.ndarray) -> int:
-        at, bits = len(self.constants), 8 * numbers.itemsize
+        position, bits = len(self.constants), 8 * numbers.itemsize
         words = map(str, numbers.view(f"u{numbers.itemsize}"))
         align = f", align {numbers.itemsize}"
-        self.constants.append(_array(f"@numbers{at}", f"i{bits}", list(words)) + align)
-        return -1 - self.buffers - at
+        self.constants.append(_array(f"@numbers{position}", f"i{bits}", list(words)) + align)
+        return -1 - self.buffers - position
 
 
 def _array(name: str, kind: str, values: Sequence[str]) -> str:

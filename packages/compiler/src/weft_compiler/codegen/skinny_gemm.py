@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from weft_compiler.codegen.tile_kernels import chosen
-from weft_compiler.codegen.tiles import Shape, tiles
+from weft_compiler.codegen.tile_kernels import select_kernel
+from weft_compiler.codegen.tiles import Shape, iterate_tiles
 from weft_compiler.codegen.writer import Loops
 
 MANY: Final = 18
@@ -48,21 +48,21 @@ def memory(s: Shape, rows: int, depth: int) -> int:
     return s.panel_bytes * -(-rows // s.rows[0]) + min(s.depth, depth) * s.width * s.dtype.size
 
 
-def large_of(w: Loops, s: Shape, rows: str, columns: str) -> str:
+def emit_large_test(w: Loops, s: Shape, rows: str, columns: str) -> str:
     """Emit a test of whether the second operand is large."""
     elements = w.put(f"mul nsw i64 {rows}, {columns}")
     return w.put(f"icmp sgt i64 {elements}, {LARGE // s.dtype.size}")
 
 
-def own_panel(w: Loops, s: Shape, rows: str) -> tuple[str, str]:
+def emit_panel_address(w: Loops, s: Shape, rows: str) -> tuple[str, str]:
     """Return the address for a panel's copy, after the copied rows, and if copying pays."""
     count = w.put(f"udiv i64 {w.put(f'add i64 {rows}, {s.rows[0] - 1}')}, {s.rows[0]}")
     size = w.put(f"mul nsw i64 {count}, {s.panel_bytes}")
-    own = w.put(f"getelementptr i8, ptr %workspace, i64 {size}")
-    return own, w.put(f"icmp sgt i64 {count}, {_COPIED}")
+    own_base = w.put(f"getelementptr i8, ptr %workspace, i64 {size}")
+    return own_base, w.put(f"icmp sgt i64 {count}, {_COPIED}")
 
 
-def panel_times_rows(
+def emit_panel_tiles(
     w: Loops,
     s: Shape,
     panel: Panel,
@@ -75,26 +75,26 @@ def panel_times_rows(
     """Emit all tiles of a panel.
 
     Args:
-      own, copies: as in `own_panel`.
+      own, copies: as in `emit_panel_address`.
       rows: the number of rows of a, which are in the workspace.
       all_rows: the number of rows of the whole product.
       c: the address of the first tile, the row stride, and the condition to accumulate.
     """
-    with w.when(copies):
+    with w.emit_if(copies):
         _copy(w, s, panel, own)
     b = w.select(copies, "ptr", own, panel.place)
     b_row = w.select(copies, "i64", str(s.width), panel.row)
-    place, c_row, add = c
-    with tiles(w, s, rows, all_rows) as (i, _, wanted):
-        a = w.at("%workspace", s.scalar, w.put(f"mul nsw i64 {i}, {s.row}"))
+    address, c_row, add = c
+    with iterate_tiles(w, s, rows, all_rows) as (i, _, kernel_rows):
+        a = w.offset_address("%workspace", s.scalar, w.put(f"mul nsw i64 {i}, {s.row}"))
         begins = w.put(f"icmp eq i64 {i}, 0")
         after_row = w.select(begins, "i64", panel.following_row, "0")
         after = w.select(begins, "ptr", panel.following, b)
-        to = w.at(place, s.scalar, w.put(f"mul nsw i64 {i}, {c_row}"))
+        to = w.offset_address(address, s.scalar, w.put(f"mul nsw i64 {i}, {c_row}"))
         w.do(
-            f"call void {chosen(w, s, wanted, panel.columns)}(ptr {a}, ptr {b}, i64 {b_row}, "
-            f"i64 {panel.depth}, ptr {to}, i64 {c_row}, i64 {panel.columns}, i1 {add}, "
-            f"ptr {after}, i64 {after_row})"
+            f"call void {select_kernel(w, s, kernel_rows, panel.columns)}(ptr {a}, ptr {b}, "
+            f"i64 {b_row}, i64 {panel.depth}, ptr {to}, i64 {c_row}, i64 {panel.columns}, "
+            f"i1 {add}, ptr {after}, i64 {after_row})"
         )
 
 
@@ -103,18 +103,24 @@ def _copy(w: Loops, s: Shape, panel: Panel, own: str) -> None:
     w.branch(w.put(f"icmp sge i64 {panel.columns}, {s.width}"), whole, part)
     for label, kind in ((whole, f"<{s.width} x {s.scalar}>"), (part, s.scalar)):
         w.begin(label)
-        with w.each(panel.depth, note=", !llvm.loop !0") as p:
-            row = w.at(panel.place, s.scalar, w.put(f"mul nsw i64 {p}, {panel.row}"))
-            place = w.at(own, s.scalar, w.put(f"mul nsw i64 {p}, {s.width}"))
+        with w.iterate(panel.depth, note=", !llvm.loop !0") as p:
+            row = w.offset_address(panel.place, s.scalar, w.put(f"mul nsw i64 {p}, {panel.row}"))
+            address = w.offset_address(own, s.scalar, w.put(f"mul nsw i64 {p}, {s.width}"))
             if label is whole:
-                _move(w, s, row, place, kind)
+                _move(w, s, row, address, kind)
             else:
-                with w.each(panel.columns, note=", !llvm.loop !0") as k:
-                    _move(w, s, w.at(row, s.scalar, k), w.at(place, s.scalar, k), kind)
+                with w.iterate(panel.columns, note=", !llvm.loop !0") as k:
+                    _move(
+                        w,
+                        s,
+                        w.offset_address(row, s.scalar, k),
+                        w.offset_address(address, s.scalar, k),
+                        kind,
+                    )
         w.go(done)
     w.begin(done)
 
 
-def _move(w: Loops, s: Shape, source: str, place: str, kind: str) -> None:
+def _move(w: Loops, s: Shape, source: str, address: str, kind: str) -> None:
     x = w.put(f"load {kind}, ptr {source}, align {s.dtype.size}")
-    w.do(f"store {kind} {x}, ptr {place}, align {s.dtype.size}")
+    w.do(f"store {kind} {x}, ptr {address}, align {s.dtype.size}")

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from weft_compiler.codegen.targets import Target
-from weft_compiler.codegen.transpose import turned
+from weft_compiler.codegen.transpose import transpose_in_registers
 from weft_compiler.codegen.writer import Loops
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
@@ -29,34 +29,34 @@ _LONG: Final = 64
 Sizes = Mapping[str, int]
 
 
-def symbol(dtype: DType, of: Sizes) -> str:
+def symbol(dtype: DType, sizes: Sizes) -> str:
     """Return the symbol of the function for a size."""
     names = ("m", "n", "k", "a_row", "a_column", "b_row", "b_column", "c_row")
-    return ".".join(["weft.small", dtype.name, *[str(of[name]) for name in names]])
+    return ".".join(["weft.small", dtype.name, *[str(sizes[name]) for name in names]])
 
 
-def text(dtype: DType, of: Sizes, target: Target) -> str:
+def text(dtype: DType, sizes: Sizes, target: Target) -> str:
     """Return the LLVM function for a size; each module that calls it defines it."""
-    return _Product(dtype, of, target).text()
+    return _Product(dtype, sizes, target).text()
 
 
 class _Product:
-    def __init__(self, dtype: DType, of: Sizes, target: Target) -> None:
-        self.dtype, self.of, self.w = dtype, of, Loops()
+    def __init__(self, dtype: DType, sizes: Sizes, target: Target) -> None:
+        self.dtype, self.of, self.w = dtype, sizes, Loops()
         self.scalar = "double" if dtype is dtypes.float64 else "float"
         self.lanes = target.vector_bytes // dtype.size
         self.sums = _SUMS[target.vector_bytes]
-        self.b, self.b_row = "%b", of["b_row"]
-        products = of["m"] * -(-of["n"] // self.lanes)
+        self.b, self.b_row = "%b", sizes["b_row"]
+        products = sizes["m"] * -(-sizes["n"] // self.lanes)
         self.steps = _AT_ONCE if _AT_ONCE * products <= _LONG else 1
 
     def text(self) -> str:
         """Return the LLVM function."""
         if self.of["b_column"] != 1 and self.of["n"] > 1:
-            self._turn()
+            self._transpose_operand()
         first = 0
         for chunks in _tiles_of(self.of["n"], self.lanes):
-            self._columns(first, chunks)
+            self._emit_columns(first, chunks)
             first += sum(chunks)
         self.w.do("ret void")
         lines = "\n".join(self.w.lines)
@@ -64,73 +64,75 @@ class _Product:
         views = "ptr noalias %a, ptr noalias %b, ptr noalias %c"
         return f"{head}({views}) #0 {{\nentry:\n{lines}\n}}\n"
 
-    def _at(self, pointer: str, offset: int, *terms: str) -> str:
-        return self.w.at(pointer, self.scalar, str(offset), *terms)
+    def _address(self, pointer: str, offset: int, *terms: str) -> str:
+        return self.w.offset_address(pointer, self.scalar, str(offset), *terms)
 
     def _load(self, kind: str, address: str) -> str:
         return self.w.put(f"load {kind}, ptr {address}, align {self.dtype.size}")
 
-    def _turn(self) -> None:
+    def _transpose_operand(self) -> None:
         """Copy b to the stack with contiguous rows: squares are transposed in registers."""
         w, n, k = self.w, self.of["n"], self.of["k"]
-        own = w.put(f"alloca [{n * k} x {self.scalar}], align 64")
+        own_base = w.put(f"alloca [{n * k} x {self.scalar}], align 64")
         size = self.lanes
         while size > min(n, k):
             size //= 2
         dense = self.of["b_row"] == 1 and size > 1
         columns, rows = (n - n % size, k - k % size) if dense else (0, 0)
         if dense:
-            with w.each(str(rows), size) as p:
+            with w.iterate(str(rows), size) as p:
                 for j in range(0, columns, size):
-                    self._square(own, p, j, size)
+                    self._transpose_square(own_base, p, j, size)
         for low, high, first in ((0, rows, columns), (rows, k, 0)):
             if low < high and first < n:
-                with w.each(str(high), low=str(low)) as p:
+                with w.iterate(str(high), low=str(low)) as p:
                     for j in range(first, n):
                         source = w.put(f"mul nsw i64 {p}, {self.of['b_row']}")
-                        x = self._load(self.scalar, self._at("%b", j * self.of["b_column"], source))
-                        place = self._at(own, j, w.put(f"mul nsw i64 {p}, {n}"))
-                        w.do(f"store {self.scalar} {x}, ptr {place}, align {self.dtype.size}")
-        self.b, self.b_row = own, n
+                        x = self._load(
+                            self.scalar, self._address("%b", j * self.of["b_column"], source)
+                        )
+                        address = self._address(own_base, j, w.put(f"mul nsw i64 {p}, {n}"))
+                        w.do(f"store {self.scalar} {x}, ptr {address}, align {self.dtype.size}")
+        self.b, self.b_row = own_base, n
 
-    def _square(self, own: str, p: str, j: int, size: int) -> None:
+    def _transpose_square(self, own: str, p: str, j: int, size: int) -> None:
         """Transpose a square block of b."""
         w, kind = self.w, self._kind(size)
         rows = [
-            self._load(kind, self._at("%b", (j + at) * self.of["b_column"], p))
-            for at in range(size)
+            self._load(kind, self._address("%b", (j + index) * self.of["b_column"], p))
+            for index in range(size)
         ]
-        for at, row in enumerate(turned(w, kind, rows)):
-            here = w.put(f"mul nsw i64 {w.put(f'add nsw i64 {p}, {at}')}, {self.of['n']}")
-            w.do(f"store {kind} {row}, ptr {self._at(own, j, here)}, align {self.dtype.size}")
+        for index, row in enumerate(transpose_in_registers(w, kind, rows)):
+            here = w.put(f"mul nsw i64 {w.put(f'add nsw i64 {p}, {index}')}, {self.of['n']}")
+            w.do(f"store {kind} {row}, ptr {self._address(own, j, here)}, align {self.dtype.size}")
 
-    def _columns(self, first: int, chunks: Sequence[int]) -> None:
+    def _emit_columns(self, first: int, chunks: Sequence[int]) -> None:
         """Emit all rows of some columns, which are split into chunks of at most a register."""
         m = self.of["m"]
-        most = max(1, self.sums // len(chunks))
-        count = -(-m // most)
-        at = 0
+        maximum = max(1, self.sums // len(chunks))
+        count = -(-m // maximum)
+        position = 0
         for tile in range(count):
-            rows = (m - at + count - tile - 1) // (count - tile)
-            self._tile(at, rows, first, chunks)
-            at += rows
+            rows = (m - position + count - tile - 1) // (count - tile)
+            self._tile(position, rows, first, chunks)
+            position += rows
 
     def _tile(self, i: int, rows: int, j: int, chunks: Sequence[int]) -> None:
         k = self.of["k"]
         sums = ["zeroinitializer" if size > 1 else "0.0" for _ in range(rows) for size in chunks]
-        whole = k - k % self.steps if k > _AT_ONCE else 0
-        if whole:
-            sums = self._loop(whole, i, rows, j, chunks, sums)
-        for p in range(whole, k):
+        is_full = k - k % self.steps if k > _AT_ONCE else 0
+        if is_full:
+            sums = self._emit_loop(is_full, i, rows, j, chunks, sums)
+        for p in range(is_full, k):
             sums = self._step(str(p), i, rows, j, chunks, sums)
         w, place = self.w, iter(sums)
         for row in range(rows):
             for start, size in _starts(j, chunks):
-                address = self._at("%c", (i + row) * self.of["c_row"] + start)
+                address = self._address("%c", (i + row) * self.of["c_row"] + start)
                 value = next(place)
                 w.do(f"store {self._kind(size)} {value}, ptr {address}, align {self.dtype.size}")
 
-    def _loop(
+    def _emit_loop(
         self, high: int, i: int, rows: int, j: int, chunks: Sequence[int], first: list[str]
     ) -> list[str]:
         """Emit the loop over k."""
@@ -140,7 +142,7 @@ class _Product:
         w.go(body)
         w.begin(body)
         p, olds = w.name(), [w.name() for _ in first]
-        at = len(w.lines)
+        line_index = len(w.lines)
         w.lines += [""] * (1 + len(first))
         sums = olds
         for step in range(self.steps):
@@ -151,7 +153,7 @@ class _Product:
         kinds = [self._kind(size) for _ in range(rows) for size in chunks]
         for old, new, zero, kind in zip(olds, sums, first, kinds, strict=True):
             lines.append(f"  {old} = phi {kind} [ {zero}, %{before} ], [ {new}, %{body} ]")
-        w.lines[at : at + len(lines)] = lines
+        w.lines[line_index : line_index + len(lines)] = lines
         w.branch(w.put(f"icmp slt i64 {following}, {high}"), body, done)
         w.begin(done)
         return sums
@@ -163,23 +165,23 @@ class _Product:
         w, of = self.w, self.of
         there = w.put(f"mul nsw i64 {p}, {self.b_row}")
         b = [
-            self._load(self._kind(size), self._at(self.b, start, there))
+            self._load(self._kind(size), self._address(self.b, start, there))
             for start, size in _starts(j, chunks)
         ]
         column = w.put(f"mul nsw i64 {p}, {of['a_column']}")
-        found, olds = [], iter(sums)
+        results, olds = [], iter(sums)
         for row in range(rows):
-            x = self._load(self.scalar, self._at("%a", (i + row) * of["a_row"], column))
+            x = self._load(self.scalar, self._address("%a", (i + row) * of["a_row"], column))
             for y, size in zip(b, chunks, strict=True):
-                found.append(self._added(x, y, next(olds), size))
-        return found
+                results.append(self._multiply_add(x, y, next(olds), size))
+        return results
 
-    def _added(self, x: str, y: str, total: str, size: int) -> str:
+    def _multiply_add(self, x: str, y: str, total: str, size: int) -> str:
         """Emit x * y + total for registers of a size."""
         w, kind, letter = self.w, self._kind(size), "f64" if self.scalar == "double" else "f32"
         if size == 1:
             return w.call(f"llvm.fmuladd.{letter}", kind, x, y, total)
-        return w.call(f"llvm.fmuladd.v{size}{letter}", kind, w.every(kind, x), y, total)
+        return w.call(f"llvm.fmuladd.v{size}{letter}", kind, w.broadcast(kind, x), y, total)
 
     def _kind(self, size: int) -> str:
         return self.scalar if size == 1 else f"<{size} x {self.scalar}>"
@@ -198,10 +200,10 @@ def _tiles_of(columns: int, lanes: int) -> Iterator[list[int]]:
     Tiles of the remainder are powers of two.
     """
     chunks = [lanes] * (columns // lanes)
-    rest = columns % lanes
-    while rest:
-        chunks.append(1 << (rest.bit_length() - 1))
-        rest -= chunks[-1]
+    remainder = columns % lanes
+    while remainder:
+        chunks.append(1 << (remainder.bit_length() - 1))
+        remainder -= chunks[-1]
     while chunks:
         yield chunks[:2]
         chunks = chunks[2:]

@@ -126,7 +126,7 @@ def host() -> Target:
         binding.initialize_native_target()
         binding.initialize_native_asmprinter()
         binding.initialize_native_asmparser()
-    features = permitted(binding.get_host_cpu_features().flatten())
+    features = permitted_features(binding.get_host_cpu_features().flatten())
     return Target(binding.get_process_triple(), binding.get_host_cpu_name(), features)
 
 
@@ -138,38 +138,42 @@ def target_of(options: Options) -> Target:
     if options.triple:
         triple = options.triple
         features = all_features(triple, options.cpu, options.features)
-        found = Target(triple, options.cpu, features, alone=True)
+        result = Target(triple, options.cpu, features, alone=True)
     elif options.cpu:
         triple = host().triple
-        features = permitted(all_features(triple, options.cpu, options.features))
-        found = Target(triple, options.cpu, features)
+        features = permitted_features(all_features(triple, options.cpu, options.features))
+        result = Target(triple, options.cpu, features)
     else:
-        found = host()
-    return found if options.contract else replace(found, features=without(found.features, _BF16))
+        result = host()
+    return (
+        result
+        if options.contract
+        else replace(result, features=remove_features(result.features, _BF16))
+    )
 
 
 _BF16: Final = ("amx-bf16", "avx512bf16", "bf16")
 """Features that provide bfloat16 dot products, which flush denormals to zero."""
 
 
-def without(features: str, names: Sequence[str]) -> str:
+def remove_features(features: str, names: Sequence[str]) -> str:
     """Remove features from a list.
 
     Args:
       names: the features; a name that ends with a dash is a prefix.
     """
-    found = []
+    results = []
     for each in filter(None, features.split(",")):
         name = each[1:]
         gone = any(name == of or (of.endswith("-") and name.startswith(of)) for of in names)
-        found.append(f"-{name}" if gone else each)
-    return ",".join(found)
+        results.append(f"-{name}" if gone else each)
+    return ",".join(results)
 
 
-def permitted(features: str) -> str:
+def permitted_features(features: str) -> str:
     """Return the features that this process may use; AMX requires permission of the system."""
     if "+amx-tile" in features.split(",") and not may_use_tiles():
-        return without(features, ["amx-"])
+        return remove_features(features, ["amx-"])
     return features
 
 
@@ -183,8 +187,8 @@ def may_use_tiles() -> bool:
         return False
     try:
         library = ctypes.CDLL(None)
-        asked = [ctypes.c_long(each) for each in (_ARCH_PRCTL, _REQUEST, _TILES)]
-        return int(library.syscall(*asked)) == 0
+        requested = [ctypes.c_long(tile) for tile in (_ARCH_PRCTL, _REQUEST, _TILES)]
+        return int(library.syscall(*requested)) == 0
     except (OSError, AttributeError):  # a C library that cannot be queried
         return False
 
@@ -207,20 +211,20 @@ def all_features(triple: str, cpu: str, features: str) -> str:
       features: additional features.
     Raises: InvalidArgumentError: LLVM does not know the processor or a feature.
     """
-    here = host()
+    host_target = host()
     if not features and (cpu in _LEVELS or cpu in ("", "x86-64")):
         return ""
-    if (triple, cpu) == (here.triple, here.cpu) and features in _own_features():
-        return features or here.features
+    if (triple, cpu) == (host_target.triple, host_target.cpu) and features in _host_features():
+        return features or host_target.features
     # A core without "arm" instructions ends the process before it prints its features.
     return _queried_features(triple.replace("armv7", "thumbv7", 1), cpu, features)
 
 
 @functools.cache
-def _own_features() -> tuple[str, str, str]:
+def _host_features() -> tuple[str, str, str]:
     """Return all features of this machine."""
     own = host().features
-    return "", own, without(own, ["amx-"])
+    return "", own, remove_features(own, ["amx-"])
 
 
 @functools.cache
@@ -280,31 +284,31 @@ def object_code(text: str, target: Target, others: Sequence[str] = ()) -> bytes:
     Raises: InternalError: LLVM rejects the text.
     """
     with _LOCK:
-        machine = _machine(target)
-        module = _parsed(text)
+        machine = _target_machine(target)
+        module = _parse(text)
         for other in others:
-            library = _parsed(other, module)
-            names = [each.name for each in library.functions if not each.is_declaration]
+            library = _parse(other, module)
+            names = [function.name for function in library.functions if not function.is_declaration]
             module.link_in(library)
             for name in names:
                 module.get_function(name).linkage = "internal"
-        return bytes(machine.emit_object(_optimised(module, machine)))
+        return bytes(machine.emit_object(_run_passes(module, machine)))
 
 
 def data_layout(target: Target) -> str:
     """Return the data layout of a processor, which modules for other machines declare."""
     with _LOCK:
-        return str(_machine(target).target_data)
+        return str(_target_machine(target).target_data)
 
 
 def assembly(text: str, target: Target) -> str:
     """Return the assembly of a module, for reading."""
     with _LOCK:
-        machine = _machine(target)
-        return str(machine.emit_assembly(_optimised(_parsed(text), machine)))
+        machine = _target_machine(target)
+        return str(machine.emit_assembly(_run_passes(_parse(text), machine)))
 
 
-def _parsed(text: str, beside: Any = None) -> Any:
+def _parse(text: str, beside: Any = None) -> Any:
     """Parse a module.
 
     With `beside`, in the LLVM context of that module, so that they can be linked.
@@ -315,7 +319,7 @@ def _parsed(text: str, beside: Any = None) -> Any:
         raise errors.InternalError(f"LLVM rejects the module: {error}") from error
 
 
-def _optimised(module: Any, machine: Any) -> Any:
+def _run_passes(module: Any, machine: Any) -> Any:
     """Run LLVM's passes on a module.
 
     Level 1 with the vectorizer creates the same loops as level 2 in half the time, because it does
@@ -335,7 +339,7 @@ def _optimised(module: Any, machine: Any) -> Any:
 
 
 @functools.cache
-def _machine(target: Target) -> Any:
+def _target_machine(target: Target) -> Any:
     if target.alone or target.family != host().family:
         binding.initialize_all_targets()
         binding.initialize_all_asmprinters()

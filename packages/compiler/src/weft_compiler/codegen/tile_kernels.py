@@ -1,7 +1,7 @@
 """Shared parts of tile kernels: names, dispatch tables, column masks and stores.
 
 There is a kernel for each number of rows and of registers per row, with and without a mask for the
-last register. `chosen` emits the selection of a kernel at run time.
+last register. `select_kernel` emits the selection of a kernel at run time.
 """
 
 from __future__ import annotations
@@ -69,9 +69,15 @@ class TileKernel:
     parameters: str
 
     def __init__(
-        self, s: Tile, element: Element, rows: int, vectors: int, masked: bool, alone: bool = False
+        self,
+        s: Tile,
+        element: Element,
+        rows: int,
+        vectors: int,
+        masked: bool,
+        is_serial: bool = False,
     ) -> None:
-        self.lanes, self.element, self.alone = s.lanes, element, alone
+        self.lanes, self.element, self.alone = s.lanes, element, is_serial
         self.rows, self.vectors, self.masked = rows, vectors, masked
         self.kind = f"<{s.lanes} x {element.kind}>"
         letter = "i" if element.kind.startswith("i") else "f"
@@ -115,14 +121,14 @@ class TileKernel:
 
     def load(self, pointer: str, v: int) -> str:
         """Load register `v` of a row."""
-        if not self._partly(v):
+        if not self._is_partial(v):
             return self.w.put(f"load {self.kind}, ptr {pointer}, align {self.element.size}")
         return self.w.put(
             f"call {self.kind} @llvm.masked.load.{self.suffix}.p0(ptr align {self.element.size} "
             f"{pointer}, <{self.lanes} x i1> {self.mask}, {self.kind} zeroinitializer)"
         )
 
-    def _partly(self, v: int) -> bool:
+    def _is_partial(self, v: int) -> bool:
         """Return True if a register is only partly inside the tile."""
         return self.masked and v == self.vectors - 1
 
@@ -131,30 +137,30 @@ class TileKernel:
         w = self.w
         index = f"<{self.lanes} x i32>"
         left = w.put(f"sub i64 %columns, {self.lanes * (self.vectors - 1)}")
-        every = w.every(index, w.put(f"trunc i64 {left} to i32"))
+        broadcast_value = w.broadcast(index, w.put(f"trunc i64 {left} to i32"))
         lanes = ", ".join(f"i32 {lane}" for lane in range(self.lanes))
-        return w.put(f"icmp slt {index} <{lanes}>, {every}")
+        return w.put(f"icmp slt {index} <{lanes}>, {broadcast_value}")
 
     def _store(self, totals: list[list[str]], more: Callable[[str, int], str] | None) -> None:
-        """Store the result, after adding `more(place, v)` to each register."""
+        """Store the result, after adding `more(address, v)` to each register."""
         w, size = self.w, self.element.size
         for i, row in enumerate(totals):
-            start = w.at("%c", self.element.kind, w.put(f"mul nsw i64 %c_row, {i}"))
+            start = w.offset_address("%c", self.element.kind, w.put(f"mul nsw i64 %c_row, {i}"))
             for v, total in enumerate(row):
-                place = w.at(start, self.element.kind, str(v * self.lanes))
+                address = w.offset_address(start, self.element.kind, str(v * self.lanes))
                 if more is not None:
-                    total = w.put(f"{self.element.add} {self.kind} {more(place, v)}, {total}")
-                if self._partly(v):
+                    total = w.put(f"{self.element.add} {self.kind} {more(address, v)}, {total}")
+                if self._is_partial(v):
                     w.do(
                         f"call void @llvm.masked.store.{self.suffix}.p0({self.kind} {total}, "
-                        f"ptr align {size} {place}, <{self.lanes} x i1> {self.mask})"
+                        f"ptr align {size} {address}, <{self.lanes} x i1> {self.mask})"
                     )
                 else:
-                    w.do(f"store {self.kind} {total}, ptr {place}, align {size}")
+                    w.do(f"store {self.kind} {total}, ptr {address}, align {size}")
 
 
 def kernels(s: Tile, kernel: Callable[[int, int, bool, bool], TileKernel]) -> list[str]:
-    """Return the kernels for all tile sizes, and the tables in which `chosen` finds them.
+    """Return the kernels for all tile sizes, and the tables in which `select_kernel` finds them.
 
     Args:
       kernel: makes a kernel from the number of rows, the registers per row, True if the last one is
@@ -168,33 +174,33 @@ def kernels(s: Tile, kernel: Callable[[int, int, bool, bool], TileKernel]) -> li
     return texts
 
 
-def chosen(w: Loops, s: Tile, wanted: str, columns: str) -> str:
-    """Emit the lookup of the kernel for a table index from `number_of` and a number of columns."""
+def select_kernel(w: Loops, s: Tile, kernel_rows: str, columns: str) -> str:
+    """Emit the lookup of the kernel for a `kernel_index` and a number of columns."""
     table = f"@weft.table.{s.vectors}m"
     for vectors in reversed(range(1, s.vectors)):
         narrow = w.put(f"icmp sle i64 {columns}, {vectors * s.lanes}")
         table = w.select(narrow, "ptr", f"@weft.table.{vectors}m", table)
     full = w.put(f"icmp sge i64 {columns}, {s.width}")
     table = w.select(full, "ptr", f"@weft.table.{s.vectors}", table)
-    return w.put(f"load ptr, ptr {w.at(table, 'ptr', wanted)}")
+    return w.put(f"load ptr, ptr {w.offset_address(table, 'ptr', kernel_rows)}")
 
 
-def number_of(w: Loops, s: Tile, rows: str, all_rows: str) -> str:
+def kernel_index(w: Loops, s: Tile, rows: str, all_rows: str) -> str:
     """Emit the table index of the kernel for a tile; special kernels for few rows come last."""
-    few = w.put(f"icmp sle i64 {all_rows}, {FEW}")
-    return w.put(f"add i64 {rows}, {w.select(few, 'i64', str(s.rows[0]), '0')}")
+    has_few_rows = w.put(f"icmp sle i64 {all_rows}, {FEW}")
+    return w.put(f"add i64 {rows}, {w.select(has_few_rows, 'i64', str(s.rows[0]), '0')}")
 
 
-def _name(rows: int, vectors: int, masked: bool, alone: bool) -> str:
-    return f"weft.{'alone' if alone else 'kernel'}.{rows}.{vectors}{'m' if masked else ''}"
+def _name(rows: int, vectors: int, masked: bool, is_serial: bool) -> str:
+    return f"weft.{'alone' if is_serial else 'kernel'}.{rows}.{vectors}{'m' if masked else ''}"
 
 
 def _table(s: Tile, vectors: int, masked: bool) -> str:
     """Return the table of kernels by the number of rows left; each has the most rows that fit."""
-    found = ["ptr null"]
+    result = ["ptr null"]
     for left in range(1, s.rows[0] + 1):
         rows = next(rows for rows in s.rows if rows <= left)
-        found.append(f"ptr @{_name(rows, vectors, masked, False)}")
-    found += [f"ptr @{_name(rows, vectors, masked, True)}" for rows in range(1, FEW + 1)]
+        result.append(f"ptr @{_name(rows, vectors, masked, False)}")
+    result += [f"ptr @{_name(rows, vectors, masked, True)}" for rows in range(1, FEW + 1)]
     name = f"@weft.table.{vectors}{'m' if masked else ''}"
-    return f"{name} = internal constant [{len(found)} x ptr] [{', '.join(found)}]"
+    return f"{name} = internal constant [{len(result)} x ptr] [{', '.join(result)}]"

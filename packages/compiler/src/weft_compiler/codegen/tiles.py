@@ -18,8 +18,8 @@ from weft_compiler.codegen.tile_kernels import (
     Element,
     Tile,
     TileKernel,
+    kernel_index,
     kernels,
-    number_of,
 )
 from weft_compiler.codegen.writer import Loops
 from weft_compiler.layouts import LINE
@@ -103,9 +103,11 @@ class _Kernel(TileKernel):
     )
 
     def __init__(
-        self, s: Shape, rows: int, vectors: int, masked: bool, alone: bool = False
+        self, s: Shape, rows: int, vectors: int, masked: bool, is_serial: bool = False
     ) -> None:
-        super().__init__(s, Element(s.scalar, s.dtype.size, "fadd"), rows, vectors, masked, alone)
+        super().__init__(
+            s, Element(s.scalar, s.dtype.size, "fadd"), rows, vectors, masked, is_serial
+        )
         self.s = s
 
     def totals(self) -> list[list[str]]:
@@ -118,15 +120,15 @@ class _Kernel(TileKernel):
         zeros = [["zeroinitializer"] * self.vectors for _ in range(self.rows * several)]
         if several == 1:
             return self._steps("0", "%k", 1, zeros)
-        whole = w.put(f"and i64 %k, {-several}")
-        found = self._steps("0", whole, several, zeros)
-        while len(found) > self.rows:
-            half = len(found) // 2
-            found = [
+        full_count = w.put(f"and i64 %k, {-several}")
+        result = self._steps("0", full_count, several, zeros)
+        while len(result) > self.rows:
+            half = len(result) // 2
+            result = [
                 [w.put(f"fadd {self.kind} {x}, {y}") for x, y in zip(a, b, strict=True)]
-                for a, b in zip(found[:half], found[half:], strict=True)
+                for a, b in zip(result[:half], result[half:], strict=True)
             ]
-        return self._steps(whole, "%k", 1, found)
+        return self._steps(full_count, "%k", 1, result)
 
     def _steps(self, low: str, high: str, step: int, first: list[list[str]]) -> list[list[str]]:
         """Add products of columns of a with rows of b to sums, unrolled by `step`.
@@ -141,16 +143,16 @@ class _Kernel(TileKernel):
         w.go(head)
         w.begin(head)
         p, totals = w.name(), [[w.name() for _ in row] for row in first]
-        at = len(w.lines)
+        line_index = len(w.lines)
         w.lines += [""] * (1 + len(first) * self.vectors)
         w.branch(w.put(f"icmp slt i64 {p}, {high}"), body, done)
         w.begin(body)
         new = []
         for k in range(step):
             here = w.put(f"add nsw i64 {p}, {k}")
-            row = w.at("%b", self.s.scalar, w.put(f"mul nsw i64 {here}, %b_row"))
+            row = w.offset_address("%b", self.s.scalar, w.put(f"mul nsw i64 {here}, %b_row"))
             b = [
-                self.load(w.at(row, self.s.scalar, str(v * self.s.lanes)), v)
+                self.load(w.offset_address(row, self.s.scalar, str(v * self.s.lanes)), v)
                 for v in range(self.vectors)
             ]
             new += [self._row(i, here, b, totals[k * self.rows + i]) for i in range(self.rows)]
@@ -164,34 +166,36 @@ class _Kernel(TileKernel):
                 lines.append(
                     f"  {old} = phi {self.kind} [ {zero}, %{before} ], [ {total}, %{body} ]"
                 )
-        w.lines[at : at + len(lines)] = lines
+        w.lines[line_index : line_index + len(lines)] = lines
         w.begin(done)
         return totals
 
     def _ask(self, p: str) -> None:
         """Prefetch a row of the next panel to the L2 cache."""
         w, size = self.w, self.s.dtype.size
-        row = w.at("%next", self.s.scalar, w.put(f"mul nsw i64 {p}, %next_row"))
-        for at in range(0, self.s.width * size, LINE):
-            line = w.at(row, "i8", str(at))
+        row = w.offset_address("%next", self.s.scalar, w.put(f"mul nsw i64 {p}, %next_row"))
+        for index in range(0, self.s.width * size, LINE):
+            line = w.offset_address(row, "i8", str(index))
             w.do(f"call void @llvm.prefetch.p0(ptr {line}, i32 0, i32 2, i32 1)")
 
     def _row(self, i: int, p: str, b: list[str], totals: list[str]) -> list[str]:
         """Multiply an element of a with a row of b, and add the products to the sums."""
         w = self.w
         x = w.put(f"load {self.s.scalar}, ptr {self.place(i, p)}, align {self.s.dtype.size}")
-        every = w.every(self.kind, x)
+        broadcast_value = w.broadcast(self.kind, x)
         return [
-            w.call(f"llvm.fmuladd.{self.suffix}", self.kind, every, y, total)
+            w.call(f"llvm.fmuladd.{self.suffix}", self.kind, broadcast_value, y, total)
             for y, total in zip(b, totals, strict=True)
         ]
 
     def place(self, i: int, p: str) -> str:
         """Return the address of an element of a."""
-        return self.w.at(self.w.at("%a", self.s.scalar, p), self.s.scalar, str(i * self.s.row))
+        return self.w.offset_address(
+            self.w.offset_address("%a", self.s.scalar, p), self.s.scalar, str(i * self.s.row)
+        )
 
 
-class Across(_Kernel):
+class TransposedKernel(_Kernel):
     """Kernel for a transposed a, each of whose rows is one cache line."""
 
     def __init__(self, s: Shape) -> None:
@@ -205,7 +209,9 @@ class Across(_Kernel):
     def place(self, i: int, p: str) -> str:
         """Return the address of an element of a."""
         row = self.w.put(f"mul nsw i64 {p}, {LINE // self.s.dtype.size}")
-        return self.w.at(self.w.at("%a", self.s.scalar, row), self.s.scalar, str(i))
+        return self.w.offset_address(
+            self.w.offset_address("%a", self.s.scalar, row), self.s.scalar, str(i)
+        )
 
     def _ask(self, p: str) -> None:
         """Emit nothing: panels need no prefetch, because they were just written."""
@@ -229,26 +235,28 @@ def module(target: Target, *functions: str) -> str:
     return "\n".join([f'target triple = "{target.triple}"', *functions, attributes, notes])
 
 
-def next_rows(w: Loops, s: Tile, left: str) -> tuple[str, str]:
+def emit_next_rows(w: Loops, s: Tile, left: str) -> tuple[str, str]:
     """Emit the number of rows of the next tile, and the number of rows that its kernel has."""
-    most = s.rows[0]
-    tiles = w.put(f"udiv i64 {w.put(f'add i64 {left}, {most - 1}')}, {most}")
+    maximum = s.rows[0]
+    tiles = w.put(f"udiv i64 {w.put(f'add i64 {left}, {maximum - 1}')}, {maximum}")
     rounded = w.put(f"sub i64 {w.put(f'add i64 {left}, {tiles}')}, 1")
-    wanted = w.put(f"udiv i64 {rounded}, {tiles}")
+    kernel_rows = w.put(f"udiv i64 {rounded}, {tiles}")
     # An odd last tile is split so that FEW rows remain: a single row would wait for its sums.
     odd = w.put(f"trunc i64 {left} to i1")
     odd = w.put(f"and i1 {odd}, {w.put(f'icmp eq i64 {tiles}, 1')}")
     odd = w.put(f"and i1 {odd}, {w.put(f'icmp ugt i64 {left}, {FEW}')}")
-    wanted = w.select(odd, "i64", w.put(f"sub i64 {left}, {FEW}"), wanted)
-    found = "1"
+    kernel_rows = w.select(odd, "i64", w.put(f"sub i64 {left}, {FEW}"), kernel_rows)
+    result = "1"
     for rows in sorted(s.rows)[1:]:
-        enough = w.put(f"icmp uge i64 {wanted}, {rows}")
-        found = w.select(enough, "i64", str(rows), found)
-    return wanted, found
+        enough = w.put(f"icmp uge i64 {kernel_rows}, {rows}")
+        result = w.select(enough, "i64", str(rows), result)
+    return kernel_rows, result
 
 
 @contextmanager
-def tiles(w: Loops, s: Tile, high: str, all_rows: str = "") -> Iterator[tuple[str, str, str]]:
+def iterate_tiles(
+    w: Loops, s: Tile, high: str, all_rows: str = ""
+) -> Iterator[tuple[str, str, str]]:
     """Loop over the rows of a matrix, a tile at a time.
 
     Args:
@@ -260,14 +268,14 @@ def tiles(w: Loops, s: Tile, high: str, all_rows: str = "") -> Iterator[tuple[st
     w.go(head)
     w.begin(head)
     first = w.name()
-    at = len(w.lines)
+    line_index = len(w.lines)
     w.do("")
     left = w.put(f"sub i64 {high}, {first}")
     w.branch(w.put(f"icmp sgt i64 {left}, 0"), body, done)
     w.begin(body)
-    wanted, rows = next_rows(w, s, left)
-    yield first, rows, number_of(w, s, wanted, all_rows or high)
+    kernel_rows, rows = emit_next_rows(w, s, left)
+    yield first, rows, kernel_index(w, s, kernel_rows, all_rows or high)
     following = w.put(f"add nsw i64 {first}, {rows}")
-    w.lines[at] = f"  {first} = phi i64 [ 0, %{before} ], [ {following}, %{w.block} ]"
+    w.lines[line_index] = f"  {first} = phi i64 [ 0, %{before} ], [ {following}, %{w.block} ]"
     w.go(head)
     w.begin(done)

@@ -17,7 +17,7 @@ TURN = "weft.turned"
 _NUMBERS = ("rows", "columns", "x_row", "y_row")
 
 
-def turned(w: Loops, kind: str, rows: Sequence[str]) -> list[str]:
+def transpose_in_registers(w: Loops, kind: str, rows: Sequence[str]) -> list[str]:
     """Transpose a square in registers; return its columns.
 
     Args:
@@ -27,9 +27,9 @@ def turned(w: Loops, kind: str, rows: Sequence[str]) -> list[str]:
     size, bit = len(rows), 1
     while bit < size:
         new = list(rows)
-        for at in range(size):
-            if not at & bit:
-                pair = f"{kind} {rows[at]}, {kind} {rows[at + bit]}"
+        for index in range(size):
+            if not index & bit:
+                pair = f"{kind} {rows[index]}, {kind} {rows[index + bit]}"
                 for half in (0, bit):
                     lanes = [
                         lane - bit + size if lane & bit and not half
@@ -38,7 +38,7 @@ def turned(w: Loops, kind: str, rows: Sequence[str]) -> list[str]:
                         for lane in range(size)
                     ]  # fmt: skip
                     mask = ", ".join(f"i32 {lane}" for lane in lanes)
-                    new[at + half] = w.put(f"shufflevector {pair}, <{size} x i32> <{mask}>")
+                    new[index + half] = w.put(f"shufflevector {pair}, <{size} x i32> <{mask}>")
         rows, bit = new, 2 * bit
     return list(rows)
 
@@ -49,16 +49,16 @@ def text(dtype: DType, lanes: int) -> str:
     Args:
       lanes: elements of a register.
     """
-    return _Turn(dtype, lanes).text()
+    return _TransposeWriter(dtype, lanes).text()
 
 
 def call(w: Loops, x: str, y: str, *numbers: str) -> None:
     """Emit a call; `numbers` are the rows, the columns, and the row strides of x and of y."""
-    given = ", ".join(f"i64 {each}" for each in numbers)
-    w.do(f"call void @{TURN}(ptr {x}, ptr {y}, {given})")
+    arguments = ", ".join(f"i64 {number}" for number in numbers)
+    w.do(f"call void @{TURN}(ptr {x}, ptr {y}, {arguments})")
 
 
-class _Turn:
+class _TransposeWriter:
     def __init__(self, dtype: DType, lanes: int) -> None:
         self.lanes, self.size = lanes, dtype.size
         self.scalar = "double" if dtype is dtypes.float64 else "float"
@@ -72,35 +72,38 @@ class _Turn:
         Whole squares are visited in column order, to use whole cache lines.
         """
         w, lanes = self.w, self.lanes
-        own = w.put(f"alloca [{lanes} x {self.kind}], align 64")
-        with w.each("%columns", lanes, note=", !llvm.loop !0") as j:
-            columns = w.least(w.put(f"sub i64 %columns, {j}"), str(lanes))
+        own_base = w.put(f"alloca [{lanes} x {self.kind}], align 64")
+        with w.iterate("%columns", lanes, note=", !llvm.loop !0") as j:
+            columns = w.emit_min(w.put(f"sub i64 %columns, {j}"), str(lanes))
             wide = w.put(f"icmp eq i64 {columns}, {lanes}")
-            whole = w.select(wide, "i64", w.put(f"and i64 %rows, {-lanes}"), "0")
-            with w.each(whole, lanes, note=", !llvm.loop !0") as i:
-                found = [self._load(i, j, str(at)) for at in range(lanes)]
-                for at, row in enumerate(turned(w, self.kind, found)):
-                    address = self._place(w.put(f"add nsw i64 {j}, {at}"), i)
+            full_count = w.select(wide, "i64", w.put(f"and i64 %rows, {-lanes}"), "0")
+            with w.iterate(full_count, lanes, note=", !llvm.loop !0") as i:
+                result = [self._load(i, j, str(index)) for index in range(lanes)]
+                for index, row in enumerate(transpose_in_registers(w, self.kind, result)):
+                    address = self._place(w.put(f"add nsw i64 {j}, {index}"), i)
                     w.do(f"store {self.kind} {row}, ptr {address}, align {self.size}")
-            with w.each("%rows", lanes, low=whole, note=", !llvm.loop !0") as i:
-                self._part(i, j, columns, own)
+            with w.iterate("%rows", lanes, low=full_count, note=", !llvm.loop !0") as i:
+                self._transpose_partial(i, j, columns, own_base)
         w.do("ret void")
         numbers = ", ".join(f"i64 %{name}" for name in _NUMBERS)
         head = f"define internal void @{TURN}(ptr noalias %x, ptr noalias %y, {numbers})"
         lines = "\n".join(w.lines)
         return f"{head} noinline #0 {{\nentry:\n{lines}\n}}\n"
 
-    def _part(self, i: str, j: str, columns: str, own: str) -> None:
+    def _transpose_partial(self, i: str, j: str, columns: str, own: str) -> None:
         """Transpose a square that extends beyond the end of the rows or columns."""
         w, lanes = self.w, self.lanes
-        rows = w.least(w.put(f"sub i64 %rows, {i}"), str(lanes))
-        last, mask = w.put(f"sub i64 {rows}, 1"), self._mask(columns)
-        found = [self._load(i, j, w.least(last, str(at)), mask) for at in range(lanes)]
-        for at, row in enumerate(turned(w, self.kind, found)):
-            w.do(f"store {self.kind} {row}, ptr {w.at(own, self.kind, str(at))}, align 64")
-        mask = self._mask(rows)
-        with w.each(columns, note=", !llvm.loop !0") as k:
-            row = w.put(f"load {self.kind}, ptr {w.at(own, self.kind, k)}, align 64")
+        rows = w.emit_min(w.put(f"sub i64 %rows, {i}"), str(lanes))
+        last, mask = w.put(f"sub i64 {rows}, 1"), self._lane_mask(columns)
+        result = [self._load(i, j, w.emit_min(last, str(index)), mask) for index in range(lanes)]
+        for index, row in enumerate(transpose_in_registers(w, self.kind, result)):
+            w.do(
+                f"store {self.kind} {row}, ptr {w.offset_address(own, self.kind, str(index))}, "
+                "align 64"
+            )
+        mask = self._lane_mask(rows)
+        with w.iterate(columns, note=", !llvm.loop !0") as k:
+            row = w.put(f"load {self.kind}, ptr {w.offset_address(own, self.kind, k)}, align 64")
             address = self._place(w.put(f"add nsw i64 {j}, {k}"), i)
             w.do(
                 f"call void @llvm.masked.store.{self.suffix}({self.kind} {row}, ptr align "
@@ -110,7 +113,7 @@ class _Turn:
     def _load(self, i: str, j: str, at: str, mask: str = "") -> str:
         w = self.w
         row = w.put(f"mul nsw i64 {w.put(f'add nsw i64 {i}, {at}')}, %x_row")
-        address = w.at("%x", self.scalar, row, j)
+        address = w.offset_address("%x", self.scalar, row, j)
         if not mask:
             return w.put(f"load {self.kind}, ptr {address}, align {self.size}")
         return w.put(
@@ -120,12 +123,12 @@ class _Turn:
 
     def _place(self, row: str, i: str) -> str:
         w = self.w
-        return w.at("%y", self.scalar, w.put(f"mul nsw i64 {row}, %y_row"), i)
+        return w.offset_address("%y", self.scalar, w.put(f"mul nsw i64 {row}, %y_row"), i)
 
-    def _mask(self, count: str) -> str:
+    def _lane_mask(self, count: str) -> str:
         """Return the mask of the first lanes of a register."""
         w = self.w
         index = f"<{self.lanes} x i32>"
         lanes = ", ".join(f"i32 {lane}" for lane in range(self.lanes))
-        every = w.every(index, w.put(f"trunc i64 {count} to i32"))
-        return w.put(f"icmp slt {index} <{lanes}>, {every}")
+        broadcast_value = w.broadcast(index, w.put(f"trunc i64 {count} to i32"))
+        return w.put(f"icmp slt {index} <{lanes}>, {broadcast_value}")

@@ -16,8 +16,8 @@ from typing import Final, Protocol
 
 from weft_compiler.codegen import amx
 from weft_compiler.codegen.gather import GATHERED, Gather
-from weft_compiler.codegen.tile_kernels import Tile, chosen
-from weft_compiler.codegen.tiles import symbol, tiles
+from weft_compiler.codegen.tile_kernels import Tile, select_kernel
+from weft_compiler.codegen.tiles import iterate_tiles, symbol
 from weft_compiler.codegen.vnni_kernels import PAD
 from weft_compiler.codegen.writer import Loops
 from weft_compiler.layouts import FOUR, PANEL, PANEL_BYTES, WINDOWS
@@ -81,7 +81,7 @@ class GroupShape(Tile, Protocol):
         ...
 
 
-def own_bytes(s: GroupShape) -> int:
+def workspace_bytes(s: GroupShape) -> int:
     """Return the workspace of a product in bytes, without the part that its routine adds."""
     return s.panel_bytes + (amx.OWN_BYTES if s.in_tiles else 0)
 
@@ -148,19 +148,22 @@ class Driver:
         w, s, (m, n, k), (b, c) = self.w, self.s, size, views
         groups = self.groups(k)
         several = str(amx.BLOCK) if s.in_tiles else m
-        with w.each(n, s.columns) as jc, w.each(m, several) as ic:
-            last = w.least(w.put(f"add nsw i64 {jc}, {s.columns}"), n)
-            count = w.least(w.put(f"sub i64 {m}, {ic}"), several)
-            with w.each(k, s.depth) as pc:
-                depth = w.least(w.put(f"sub i64 {k}, {pc}"), str(s.depth))
+        with w.iterate(n, s.columns) as jc, w.iterate(m, several) as ic:
+            last = w.emit_min(w.put(f"add nsw i64 {jc}, {s.columns}"), n)
+            count = w.emit_min(w.put(f"sub i64 {m}, {ic}"), several)
+            with w.iterate(k, s.depth) as pc:
+                depth = w.emit_min(w.put(f"sub i64 {k}, {pc}"), str(s.depth))
                 add = w.put(f"icmp sgt i64 {pc}, 0")
-                panels = w.at(b, "i8", w.put(f"mul nsw i64 {pc}, {PANEL_BYTES // s.group}"))
+                panels = w.offset_address(
+                    b, "i8", w.put(f"mul nsw i64 {pc}, {PANEL_BYTES // s.group}")
+                )
                 block = (jc, last, panels, groups)
-                with self.rows(count) as (i, rows, wanted):
+                with self.rows(count) as (i, rows, kernel_rows):
                     first = w.put(f"add nsw i64 {ic}, {i}")
                     copy(first, rows, pc, depth)
-                    self.columns((wanted, w.put(f"sub i64 {count}, {i}")), block, n, depth, (
-                        w.at(c, s.result, w.put(f"mul nsw i64 {first}, {c_row}")), c_row, add
+                    self.columns((kernel_rows, w.put(f"sub i64 {count}, {i}")), block, n, depth, (
+                        w.offset_address(c, s.result, w.put(f"mul nsw i64 {first}, {c_row}")),
+                        c_row, add
                     ))  # fmt: skip
 
     def columns(
@@ -182,33 +185,34 @@ class Driver:
           c: the address of the tile's rows, their stride, and the condition to accumulate.
         """
         w, s = self.w, self.s
-        (wanted, left), (first, last, panels, groups), (start, c_row, add) = rows, block, c
+        (kernel_rows, left), (first, last, panels, groups), (start, c_row, add) = rows, block, c
         here = self.groups(depth)
-        with w.each(last, s.width, low=first) as j:
-            of = w.put(f"mul nsw i64 {w.put(f'sdiv i64 {j}, {PANEL}')}, {groups}")
-            of = w.put(f"mul nsw i64 {of}, {PANEL_BYTES}")
+        with w.iterate(last, s.width, low=first) as j:
+            offset = w.put(f"mul nsw i64 {w.put(f'sdiv i64 {j}, {PANEL}')}, {groups}")
+            offset = w.put(f"mul nsw i64 {offset}, {PANEL_BYTES}")
             inside = w.put(f"mul nsw i64 {w.put(f'srem i64 {j}, {PANEL}')}, {FOUR}")
-            panel = w.at(panels, "i8", of, inside)
+            panel = w.offset_address(panels, "i8", offset, inside)
             columns = w.put(f"sub i64 {n}, {j}")
-            place = w.at(start, s.result, j)
+            address = w.offset_address(start, s.result, j)
             if s.in_tiles:
-                amx.call(w, panel, here, (place, c_row), (left, columns, add))
+                amx.call(w, panel, here, (address, c_row), (left, columns, add))
             else:
-                sums = f", ptr {w.at('%sums', 'i32', j)}" if self.sums else ""
+                sums = f", ptr {w.offset_address('%sums', 'i32', j)}" if self.sums else ""
                 w.do(
-                    f"call void {chosen(w, s, wanted, columns)}(ptr %workspace, ptr {panel}, "
-                    f"i64 {here}, ptr {place}, i64 {c_row}, i64 {columns}, i1 {add}{sums})"
+                    f"call void {select_kernel(w, s, kernel_rows, columns)}(ptr %workspace, "
+                    f"ptr {panel}, i64 {here}, ptr {address}, i64 {c_row}, i64 {columns}, "
+                    f"i1 {add}{sums})"
                 )
 
     @contextmanager
     def rows(self, m: str) -> Iterator[tuple[str, str, str]]:
-        """Loop over rows, one tile at a time; see `tiles`."""
+        """Loop over rows, one tile at a time; see `iterate_tiles`."""
         if not self.s.in_tiles:
-            with tiles(self.w, self.s, m) as found:
-                yield found
+            with iterate_tiles(self.w, self.s, m) as result:
+                yield result
             return
-        with self.w.each(m, amx.ROWS) as i:
-            rows = self.w.least(self.w.put(f"sub i64 {m}, {i}"), str(amx.ROWS))
+        with self.w.iterate(m, amx.ROWS) as i:
+            rows = self.w.emit_min(self.w.put(f"sub i64 {m}, {i}"), str(amx.ROWS))
             yield i, rows, "0"
 
     def groups(self, count: str) -> str:
@@ -224,34 +228,34 @@ class Driver:
         taps = w.put("mul nsw i64 %taps_y, %taps_x")
         return windows, w.put(f"mul nsw i64 {taps}, %channels")
 
-    def copy_rows(self, start: str, apart: str, rows: str, depth: str) -> None:
+    def copy_rows(self, start: str, stride: str, rows: str, depth: str) -> None:
         """Copy rows with `gather`, as an image of one line whose pixels are the rows."""
-        of = dict.fromkeys(WINDOWS, "1") | {
-            "width": rows, "breadth": rows, "channels": apart, "before_y": "0", "before_x": "0"
+        params = dict.fromkeys(WINDOWS, "1") | {
+            "width": rows, "breadth": rows, "channels": stride, "before_y": "0", "before_x": "0"
         }  # fmt: skip
-        of |= dict(zip(GATHERED, ("0", rows, "0", depth, str(self.s.row), "0"), strict=True))
-        self.gather(start, of, ", i64 0" if self.extra else "")
+        params |= dict(zip(GATHERED, ("0", rows, "0", depth, str(self.s.row), "0"), strict=True))
+        self.gather(start, params, ", i64 0" if self.extra else "")
         self.end_rows(rows, depth)
 
     def copy_windows(self, i: str, rows: str, pc: str, depth: str) -> None:
         """Copy a range of elements of some windows of %x."""
-        of = {name: f"%{name}" for name in WINDOWS}
-        of |= dict(zip(GATHERED, (i, rows, pc, depth, str(self.s.row), "%row"), strict=True))
-        self.gather("%x", of, f", i64 {self.extra}" if self.extra else "")
+        params = {name: f"%{name}" for name in WINDOWS}
+        params |= dict(zip(GATHERED, (i, rows, pc, depth, str(self.s.row), "%row"), strict=True))
+        self.gather("%x", params, f", i64 {self.extra}" if self.extra else "")
         self.end_rows(rows, depth)
 
     def gather(
         self,
         x: str,
-        of: Mapping[str, str],
+        params: Mapping[str, str],
         extra: str,
         y: str = "%workspace",
         plain: bool = False,
     ) -> None:
         """Call `gather`, or its variant that does not convert elements."""
-        given = ", ".join(f"i64 {of[name]}" for name in (*WINDOWS, *GATHERED))
+        arguments = ", ".join(f"i64 {params[name]}" for name in (*WINDOWS, *GATHERED))
         name = "weft.gather.plain" if plain else self.gathering
-        self.w.do(f"call void @{name}(ptr {x}, ptr {y}, {given}{extra})")
+        self.w.do(f"call void @{name}(ptr {x}, ptr {y}, {arguments}{extra})")
 
     def end_rows(self, rows: str, depth: str) -> None:
         """Write zeros after copied rows, up to where kernels read: that memory may contain NaN."""
@@ -259,11 +263,14 @@ class Driver:
         if not s.in_tiles and s.result == "i32":
             return
         unit = amx.STEP // s.size if s.in_tiles else s.group
-        rest = w.put(f"and i64 {depth}, {unit - 1}")
-        with w.when(w.put(f"icmp ne i64 {rest}, 0")), w.each(rows, note=", !llvm.loop !0") as i:
-            place = w.put(f"mul nsw i64 {i}, {s.row}")
-            place = w.at("%workspace", s.copied, place, depth)
-            w.do(f"store <{amx.STEP} x i8> zeroinitializer, ptr {place}, align 1")
+        remainder = w.put(f"and i64 {depth}, {unit - 1}")
+        with (
+            w.emit_if(w.put(f"icmp ne i64 {remainder}, 0")),
+            w.iterate(rows, note=", !llvm.loop !0") as i,
+        ):
+            address = w.put(f"mul nsw i64 {i}, {s.row}")
+            address = w.offset_address("%workspace", s.copied, address, depth)
+            w.do(f"store <{amx.STEP} x i8> zeroinitializer, ptr {address}, align 1")
 
 
 def function(
@@ -280,8 +287,8 @@ def function(
       within: the name of the function if it is a variant inside the module.
     """
     w.do("ret void")
-    given = [f"ptr noalias %{name}" for name in views] + [f"i64 %{name}" for name in numbers]
+    arguments = [f"ptr noalias %{name}" for name in views] + [f"i64 %{name}" for name in numbers]
     lines = "\n".join(w.lines)
     name = f"internal void @{within}" if within else f"void @{symbol(routine, dtype)}"
-    head = f"define {name}({', '.join(given)}, ptr noalias %workspace)"
+    head = f"define {name}({', '.join(arguments)}, ptr noalias %workspace)"
     return f"{head} #0 {{\nentry:\n{lines}\n}}\n"

@@ -48,7 +48,7 @@ class GroupKernel(TileKernel):
         """Load the groups of b for one register of sums, in the format that `row_of` expects."""
 
     @abstractmethod
-    def row_of(self, place: str, b: list[list[str]], totals: list[str]) -> list[str]:
+    def row_of(self, address: str, b: list[list[str]], totals: list[str]) -> list[str]:
         """Accumulate the products of one group of a row with all columns."""
 
     def totals(self) -> list[list[str]]:
@@ -59,16 +59,17 @@ class GroupKernel(TileKernel):
         w.go(head)
         w.begin(head)
         p, totals = w.name(), [[w.name() for _ in range(self.sums)] for _ in tile]
-        at = len(w.lines)
+        line_index = len(w.lines)
         for _ in range(1 + self.rows * self.sums):
             w.do("")
         w.branch(w.put(f"icmp slt i64 {p}, %groups"), body, done)
         w.begin(body)
-        start = w.at("%b", "i8", w.put(f"mul nsw i64 {p}, {PANEL_BYTES}"))
+        start = w.offset_address("%b", "i8", w.put(f"mul nsw i64 {p}, {PANEL_BYTES}"))
         b = [self.columns_of(start, v) for v in range(self.sums)]
-        here = w.at("%a", self.copied, w.put(f"mul nsw i64 {p}, {self.group}"))
+        address = w.offset_address("%a", self.copied, w.put(f"mul nsw i64 {p}, {self.group}"))
         new = [
-            self.row_of(w.at(here, self.copied, str(i * self.apart)), b, totals[i]) for i in tile
+            self.row_of(w.offset_address(address, self.copied, str(i * self.apart)), b, totals[i])
+            for i in tile
         ]
         following = w.put(f"add nsw i64 {p}, 1")
         w.go(head, ", !llvm.loop !0")
@@ -77,6 +78,6 @@ class GroupKernel(TileKernel):
             for old, total in zip(totals[i], new[i], strict=True):
                 zero = f"[ zeroinitializer, %{before} ]"
                 lines.append(f"  {old} = phi {self.kind} {zero}, [ {total}, %{body} ]")
-        w.lines[at : at + len(lines)] = lines
+        w.lines[line_index : line_index + len(lines)] = lines
         w.begin(done)
         return totals

@@ -27,10 +27,10 @@ from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from typing import ClassVar, Final
 
-from weft_compiler.codegen.tile_kernels import chosen
-from weft_compiler.codegen.tiles import Shape, symbol, tiles
+from weft_compiler.codegen.tile_kernels import select_kernel
+from weft_compiler.codegen.tiles import Shape, iterate_tiles, symbol
 from weft_compiler.codegen.writer import Loops, literal
-from weft_compiler.layouts import LINE, PANEL_BYTES, POINTS, TAPS, WINDOWS, Windows, tile_of
+from weft_compiler.layouts import LINE, PANEL_BYTES, POINTS, TAPS, WINDOWS, Windows, tile_size
 
 TILES: Final = 56
 """Maximal number of tiles of a block: enough rows to fill product tiles and to reuse filters."""
@@ -47,24 +47,26 @@ sets.
 """
 
 
-def workspace(s: Shape, of: Windows) -> int:
+def workspace(s: Shape, windows: Windows) -> int:
     """Return the workspace of a call in bytes: zeros, a tile, a transformed block, its sums."""
-    tile = tile_of(of.taps_y)
-    tall, wide = -(-of.rows // tile), -(-of.width // tile)
-    count = min(TILES, -(-of.images * tall * wide // ROWS) * ROWS)
-    depths = -(-of.channels // s.depth)
+    tile = tile_size(windows.taps_y)
+    tall, wide = -(-windows.rows // tile), -(-windows.width // tile)
+    count = min(TILES, -(-windows.images * tall * wide // ROWS) * ROWS)
+    depths = -(-windows.channels // s.depth)
     panel = PANEL_BYTES // s.dtype.size
     points = count * (depths * s.row + panel) * s.dtype.size + (depths + 1) * APART
-    return (of.channels + tile**2 * panel) * s.dtype.size + SQUARE * points
+    return (windows.channels + tile**2 * panel) * s.dtype.size + SQUARE * points
 
 
 def texts(s: Shape) -> list[str]:
     """Return the LLVM functions; they call `conv` of the same module."""
     kinds = (_Winograd, _Filters)
-    return [text for kind in kinds for text in by_taps(s, [kind(s, taps) for taps in TAPS])]
+    return [
+        text for kind in kinds for text in dispatch_by_taps(s, [kind(s, taps) for taps in TAPS])
+    ]
 
 
-def by_taps(s: Shape, routines: Sequence[ForTaps]) -> list[str]:
+def dispatch_by_taps(s: Shape, routines: Sequence[ForTaps]) -> list[str]:
     """Return a routine that dispatches to others with the same parameters, by the filter size.
 
     Args:
@@ -74,7 +76,7 @@ def by_taps(s: Shape, routines: Sequence[ForTaps]) -> list[str]:
     kinds = [f"ptr noalias %{view}" for view in first.views]
     kinds += [f"i64 %{number}" for number in first.numbers]
     parameters = ", ".join([*kinds, "ptr noalias %workspace"])
-    given = parameters.replace(" noalias", "")
+    arguments = parameters.replace(" noalias", "")
     w, texts = Loops(), []
     for routine in routines:
         own = f"@weft.{first.name}.{routine.taps}"
@@ -82,8 +84,8 @@ def by_taps(s: Shape, routines: Sequence[ForTaps]) -> list[str]:
         lines = "\n".join(routine.w.lines)
         head = f"define internal void {own}({parameters}) {_ALIGNED} #0"
         texts.append(f"{head} {{\nentry:\n{lines}\n  ret void\n}}\n")
-        with w.when(w.put(f"icmp eq i64 %{first.asked}, {routine.taps}")):
-            w.do(f"call void {own}({given})")
+        with w.emit_if(w.put(f"icmp eq i64 %{first.asked}, {routine.taps}")):
+            w.do(f"call void {own}({arguments})")
     lines = "\n".join(w.lines)
     return [*texts, f"define void @{name}({parameters}) #0 {{\nentry:\n{lines}\n  ret void\n}}\n"]
 
@@ -118,13 +120,13 @@ class Vectors:
 
     def load(self, pointer: str, *terms: str) -> str:
         """Load a register from an offset in elements."""
-        place = self.w.at(pointer, self.s.scalar, *terms)
-        return self.w.put(f"load {self.kind}, ptr {place}, align {self.s.dtype.size}")
+        address = self.w.offset_address(pointer, self.s.scalar, *terms)
+        return self.w.put(f"load {self.kind}, ptr {address}, align {self.s.dtype.size}")
 
     def store(self, x: str, pointer: str, *terms: str) -> None:
         """Store a register at an offset in elements."""
-        place = self.w.at(pointer, self.s.scalar, *terms)
-        self.w.do(f"store {self.kind} {x}, ptr {place}, align {self.s.dtype.size}")
+        address = self.w.offset_address(pointer, self.s.scalar, *terms)
+        self.w.do(f"store {self.kind} {x}, ptr {address}, align {self.s.dtype.size}")
 
     def inputs(self, d: Sequence[str]) -> list[str]:
         """Transform six elements to the points: products of the factors of all other points."""
@@ -163,7 +165,7 @@ class Vectors:
           parts: the contributions of even and odd powers of 1 and -1.
           scales: the scales of the powers of 1/2 and of -2.
         """
-        found = []
+        results = []
         for k in range(count):
             total = parts[k % 2]
             if k == 0:
@@ -171,8 +173,8 @@ class Vectors:
             if k == count - 1:
                 total = self.add(total, m[5])
             total = self.plus(total, m[3], scales[0] * 0.5**k)
-            found.append(self.plus(total, m[4], scales[1] * (-2.0) ** k))
-        return found
+            results.append(self.plus(total, m[4], scales[1] * (-2.0) ** k))
+        return results
 
     def filters(self, g: Sequence[str]) -> list[str]:
         """Transform filter elements to the points, divided by the points' differences."""
@@ -191,8 +193,8 @@ class Vectors:
     def gradients(self, g: Sequence[str]) -> list[str]:
         """Transform gradients of results to the points: the points' powers, times each."""
         even, odd = self._sum(g[0::2]), self._sum(g[1::2])
-        both, apart = self.add(even, odd), self.sub(even, odd)
-        return [g[0], both, apart, self._at(g, 0.5), self._at(g, -2.0), g[-1]]
+        both, stride = self.add(even, odd), self.sub(even, odd)
+        return [g[0], both, stride, self._at(g, 0.5), self._at(g, -2.0), g[-1]]
 
     def _sum(self, x: Sequence[str]) -> str:
         return reduce(self.add, x)
@@ -235,7 +237,7 @@ class ForTaps:
         raise NotImplementedError
 
 
-class Tiled(ForTaps):
+class TiledRoutine(ForTaps):
     """Base of routines over tiles of results.
 
     Attributes:
@@ -248,10 +250,10 @@ class Tiled(ForTaps):
 
     def __init__(self, s: Shape, taps: int) -> None:
         super().__init__(s, taps)
-        self.tile = tile_of(taps)
+        self.tile = tile_size(taps)
         self.panel = PANEL_BYTES // s.dtype.size
 
-    def begin(self, most: int) -> str:
+    def begin(self, maximum: int) -> str:
         """Emit the number of tiles of an image and of a block; return the total number of tiles."""
         w = self.w
         self.bad = w.put(f"alloca {self.v.kind}, align 64")
@@ -262,26 +264,29 @@ class Tiled(ForTaps):
         )
         self.each = w.put(f"mul nsw i64 {self.tall}, {self.wide}")
         count = w.put(f"mul nsw i64 %images, {self.each}")
-        blocks = w.put(f"udiv i64 {w.put(f'add i64 {count}, {most - 1}')}, {most}")
+        blocks = w.put(f"udiv i64 {w.put(f'add i64 {count}, {maximum - 1}')}, {maximum}")
         blocks = w.put(f"call i64 @llvm.smax.i64(i64 {blocks}, i64 1)")
         # Tiles are divided evenly among blocks; a short last block would reuse the filters less.
         rounded = w.put(f"sub i64 {w.put(f'add i64 {count}, {blocks}')}, 1")
-        self.most = self.whole(w.put(f"udiv i64 {rounded}, {blocks}"))
+        self.most = self.round_up_tiles(w.put(f"udiv i64 {rounded}, {blocks}"))
         return count
 
-    def whole(self, count: str) -> str:
+    def round_up_tiles(self, count: str) -> str:
         """Round a count up to a multiple of the smallest number of rows of product tiles."""
         return self.w.put(f"and i64 {self.w.put(f'add i64 {count}, {ROWS - 1}')}, {-ROWS}")
 
-    def apart(self, size: str) -> str:
+    def point_stride(self, size: str) -> str:
         """Return the stride between points, for `size` elements per point."""
         return self.w.put(f"add nsw i64 {size}, {APART // self.s.dtype.size}")
 
     def place(self, tile: str) -> tuple[str, str, str]:
         """Return the image, the first row and the first column of a tile."""
         w = self.w
-        rest = w.put(f"urem i64 {tile}, {self.each}")
-        row, column = w.put(f"udiv i64 {rest}, {self.wide}"), w.put(f"urem i64 {rest}, {self.wide}")
+        remainder = w.put(f"urem i64 {tile}, {self.each}")
+        row, column = (
+            w.put(f"udiv i64 {remainder}, {self.wide}"),
+            w.put(f"urem i64 {remainder}, {self.wide}"),
+        )
         image = w.put(f"udiv i64 {tile}, {self.each}")
         return (
             image,
@@ -309,45 +314,45 @@ class Tiled(ForTaps):
         lines = w.put(f"mul nsw i64 {w.put(f'mul nsw i64 {image}, {height}')}, {line}")
         columns = [w.put(f"add nsw i64 {x}, {j}") for j in range(size)]
         # An unsigned comparison also rejects negative positions.
-        there = [w.put(f"icmp ult i64 {column}, {breadth}") for column in columns]
+        is_inside = [w.put(f"icmp ult i64 {column}, {breadth}") for column in columns]
         offsets = [w.put(f"mul nsw i64 {column}, {channels}") for column in columns]
         found = []
         for i in range(size):
             row = w.put(f"add nsw i64 {y}, {i}")
             inside = w.put(f"icmp ult i64 {row}, {height}")
-            own = w.at(view, s.scalar, lines, w.put(f"mul nsw i64 {row}, {line}"))
+            own_base = w.offset_address(view, s.scalar, lines, w.put(f"mul nsw i64 {row}, {line}"))
             found.append(
                 [
                     w.select(
                         w.put(f"and i1 {inside}, {within}"),
                         "ptr",
-                        w.at(own, s.scalar, offset),
+                        w.offset_address(own_base, s.scalar, offset),
                         "%workspace",
                     )
-                    for offset, within in zip(offsets, there, strict=True)
+                    for offset, within in zip(offsets, is_inside, strict=True)
                 ]
             )
         return found
 
     def zeros(self, count: str) -> None:
         """Write the zeros at the start of the workspace, which elements outside point to."""
-        with self.w.each(count, self.s.lanes) as c:
+        with self.w.iterate(count, self.s.lanes) as c:
             self.v.store("zeroinitializer", "%workspace", c)
 
-    def loaded(self, patch: Sequence[Sequence[str]], c: str) -> list[list[str]]:
+    def load_channels(self, patch: Sequence[Sequence[str]], c: str) -> list[list[str]]:
         """Load some channels of a patch."""
-        return [[self.v.load(place, c) for place in row] for row in patch]
+        return [[self.v.load(address, c) for address in row] for row in patch]
 
-    def store(self, square: Sequence[Sequence[str]], at: str, apart: str) -> None:
+    def store(self, square: Sequence[Sequence[str]], address: str, stride: str) -> None:
         """Store the values at all points."""
         for point, value in enumerate([value for row in square for value in row]):
-            self.v.store(value, at, self.w.put(f"mul nsw i64 {apart}, {point}"))
+            self.v.store(value, address, self.w.put(f"mul nsw i64 {stride}, {point}"))
 
     def note(self, bad: str) -> None:
         """Store a register that has NaN in some lane if a result was not finite."""
         self.w.do(f"store {self.v.kind} {bad}, ptr {self.bad}, align 64")
 
-    def noted(self) -> str:
+    def load_stored(self) -> str:
         """Load the register that `note` stored."""
         return self.w.put(f"load {self.v.kind}, ptr {self.bad}, align 64")
 
@@ -356,12 +361,12 @@ class Tiled(ForTaps):
         w, scalar = self.w, self.s.scalar
         total = w.put(
             f"call {scalar} @llvm.vector.reduce.fadd.{self.v.suffix}"
-            f"({scalar} 0.0, {self.v.kind} {self.noted()})"
+            f"({scalar} 0.0, {self.v.kind} {self.load_stored()})"
         )
         return w.put(f"fcmp uno {scalar} {total}, 0.0")
 
 
-class _Winograd(Tiled):
+class _Winograd(TiledRoutine):
     """Writer of `winograd(x, w, u, y, numbers of WINDOWS, row)`."""
 
     name = "winograd"
@@ -371,34 +376,34 @@ class _Winograd(Tiled):
     def write(self) -> None:
         w = self.w
         count = self.begin(TILES)
-        self._parts()
-        with w.each(count, self.most) as first:
-            here = w.least(w.put(f"sub i64 {count}, {first}"), self.most)
-            self._inputs(first, here)
-            with w.each("%depth", self.panel) as j:
-                columns = w.least(w.put(f"sub i64 %depth, {j}"), str(self.panel))
-                self._products(here, j)
-                self._results(first, here, j, columns)
-        with w.when(self.is_bad()):
-            self._directly()
+        self._split_workspace()
+        with w.iterate(count, self.most) as first:
+            num_columns = w.emit_min(w.put(f"sub i64 {count}, {first}"), self.most)
+            self._transform_inputs(first, num_columns)
+            with w.iterate("%depth", self.panel) as j:
+                columns = w.emit_min(w.put(f"sub i64 %depth, {j}"), str(self.panel))
+                self._multiply_points(num_columns, j)
+                self._interpolate_results(first, num_columns, j, columns)
+        with w.emit_if(self.is_bad()):
+            self._compute_directly()
 
-    def _directly(self) -> None:
+    def _compute_directly(self) -> None:
         """Compute rows of tiles with a non-finite result by `conv`."""
         w, s = self.w, self.s
         line = w.put("mul nsw i64 %width, %depth")
         image = w.put(f"mul nsw i64 {w.put('mul nsw i64 %breadth, %channels')}, %height")
         results = w.put(f"mul nsw i64 %rows, {line}")
-        with w.each("%images") as n, w.each("%rows", self.tile) as row:
-            rows = w.least(w.put(f"sub i64 %rows, {row}"), str(self.tile))
+        with w.iterate("%images") as n, w.iterate("%rows", self.tile) as row:
+            rows = w.emit_min(w.put(f"sub i64 %rows, {row}"), str(self.tile))
             size = w.put(f"mul nsw i64 {rows}, {line}")
-            of = w.put(f"mul nsw i64 {n}, {results}")
-            y = w.at("%y", s.scalar, of, w.put(f"mul nsw i64 {row}, {line}"))
+            offset = w.put(f"mul nsw i64 {n}, {results}")
+            y = w.offset_address("%y", s.scalar, offset, w.put(f"mul nsw i64 {row}, {line}"))
             self.note("zeroinitializer")
-            with w.each(size, s.lanes) as c:
-                self.note(self.v.plus(self.noted(), self.v.load(y, c), 0.0))
-            with w.when(self.is_bad()):
+            with w.iterate(size, s.lanes) as c:
+                self.note(self.v.plus(self.load_stored(), self.v.load(y, c), 0.0))
+            with w.emit_if(self.is_bad()):
                 windows = {name: f"%{name}" for name in WINDOWS} | {"images": "1", "rows": rows}
-                x = w.at("%x", s.scalar, w.put(f"mul nsw i64 {n}, {image}"))
+                x = w.offset_address("%x", s.scalar, w.put(f"mul nsw i64 {n}, {image}"))
                 begin = w.put(f"add nsw i64 %row, {row}")
                 numbers = ", ".join(f"i64 {number}" for number in (*windows.values(), "1", begin))
                 w.do(
@@ -406,88 +411,101 @@ class _Winograd(Tiled):
                     "ptr %workspace)"
                 )
 
-    def _parts(self) -> None:
+    def _split_workspace(self) -> None:
         """Return the addresses of the parts of the workspace, and their strides."""
         w, s = self.w, self.s
         self.zeros("%channels")
-        self.own = w.at("%workspace", s.scalar, "%channels")
+        self.own = w.offset_address("%workspace", s.scalar, "%channels")
         depths = w.put(f"udiv i64 {w.put(f'add i64 %channels, {s.depth - 1}')}, {s.depth}")
-        self.point = self.apart(w.put(f"mul nsw i64 {self.most}, {s.row}"))
+        self.point = self.point_stride(w.put(f"mul nsw i64 {self.most}, {s.row}"))
         self.block = w.put(f"mul nsw i64 {self.point}, {SQUARE}")
-        self.sums_point = self.apart(w.put(f"mul nsw i64 {self.most}, {self.panel}"))
-        self.given = w.at(self.own, s.scalar, str(self.tile**2 * self.panel))
-        whole = w.put(f"mul nsw i64 {self.block}, {depths}")
-        self.sums = w.at(self.given, s.scalar, whole)
+        self.sums_point = self.point_stride(w.put(f"mul nsw i64 {self.most}, {self.panel}"))
+        self.given = w.offset_address(self.own, s.scalar, str(self.tile**2 * self.panel))
+        full_count = w.put(f"mul nsw i64 {self.block}, {depths}")
+        self.sums = w.offset_address(self.given, s.scalar, full_count)
 
-    def _inputs(self, first: str, here: str) -> None:
+    def _transform_inputs(self, first: str, num_columns: str) -> None:
         """Transform the elements of tiles."""
         w, s, v = self.w, self.s, self.v
         top = w.put(f"udiv i64 %row, {self.tile}")
-        with w.each(here) as t:
+        with w.iterate(num_columns) as t:
             patch = self.patch(w.put(f"add nsw i64 {first}, {t}"), POINTS, "%x", top)
-            target = w.at(self.given, s.scalar, w.put(f"mul nsw i64 {t}, {s.row}"))
-            with w.each("%channels", s.lanes) as c:
-                square = v.square(self.loaded(patch, c), v.inputs)
-                of = w.put(f"udiv i64 {c}, {s.depth}")
-                start = w.put(f"mul nsw i64 {of}, {self.block}")
-                at = w.at(target, s.scalar, start, w.put(f"urem i64 {c}, {s.depth}"))
-                self.store(square, at, self.point)
+            target = w.offset_address(self.given, s.scalar, w.put(f"mul nsw i64 {t}, {s.row}"))
+            with w.iterate("%channels", s.lanes) as c:
+                square = v.square(self.load_channels(patch, c), v.inputs)
+                offset = w.put(f"udiv i64 {c}, {s.depth}")
+                start = w.put(f"mul nsw i64 {offset}, {self.block}")
+                address = w.offset_address(
+                    target, s.scalar, start, w.put(f"urem i64 {c}, {s.depth}")
+                )
+                self.store(square, address, self.point)
 
-    def _products(self, here: str, j: str) -> None:
+    def _multiply_points(self, num_columns: str, j: str) -> None:
         """Compute the sums of a panel at all points; columns beyond the last are not used."""
         w, s = self.w, self.s
-        count = self.whole(here)
-        with w.each(str(SQUARE)) as point:
+        count = self.round_up_tiles(num_columns)
+        with w.iterate(str(SQUARE)) as point:
             row = w.put(f"mul nsw i64 {j}, {SQUARE}")
             row = w.put(f"add nsw i64 {row}, {w.put(f'mul nsw i64 {point}, {self.panel}')}")
-            panel = w.at("%u", s.scalar, w.put(f"mul nsw i64 {row}, %channels"))
-            given = w.at(self.given, s.scalar, w.put(f"mul nsw i64 {point}, {self.point}"))
-            sums = w.at(self.sums, s.scalar, w.put(f"mul nsw i64 {point}, {self.sums_point}"))
-            with w.each("%channels", s.depth) as pc:
-                depth = w.least(w.put(f"sub i64 %channels, {pc}"), str(s.depth))
+            panel = w.offset_address("%u", s.scalar, w.put(f"mul nsw i64 {row}, %channels"))
+            address = w.offset_address(
+                self.given, s.scalar, w.put(f"mul nsw i64 {point}, {self.point}")
+            )
+            sums = w.offset_address(
+                self.sums, s.scalar, w.put(f"mul nsw i64 {point}, {self.sums_point}")
+            )
+            with w.iterate("%channels", s.depth) as pc:
+                depth = w.emit_min(w.put(f"sub i64 %channels, {pc}"), str(s.depth))
                 add = w.put(f"icmp sgt i64 {pc}, 0")
-                of = w.put(f"mul nsw i64 {w.put(f'udiv i64 {pc}, {s.depth}')}, {self.block}")
-                b = w.at(panel, s.scalar, w.put(f"mul nsw i64 {pc}, {self.panel}"))
-                with tiles(w, s, count) as (i, _, wanted):
-                    a = w.at(given, s.scalar, of, w.put(f"mul nsw i64 {i}, {s.row}"))
-                    c = w.at(sums, s.scalar, w.put(f"mul nsw i64 {i}, {self.panel}"))
-                    kernel = chosen(w, s, wanted, str(self.panel))
+                offset = w.put(f"mul nsw i64 {w.put(f'udiv i64 {pc}, {s.depth}')}, {self.block}")
+                b = w.offset_address(panel, s.scalar, w.put(f"mul nsw i64 {pc}, {self.panel}"))
+                with iterate_tiles(w, s, count) as (i, _, kernel_rows):
+                    a = w.offset_address(
+                        address, s.scalar, offset, w.put(f"mul nsw i64 {i}, {s.row}")
+                    )
+                    c = w.offset_address(sums, s.scalar, w.put(f"mul nsw i64 {i}, {self.panel}"))
+                    kernel = select_kernel(w, s, kernel_rows, str(self.panel))
                     begins = w.put(f"icmp eq i64 {i}, 0")
-                    asked = w.select(begins, "i64", str(self.panel), "0")
-                    with w.each(str(self.panel), s.width) as k:
-                        place = w.at(b, s.scalar, k)
-                        following = w.at(place, s.scalar, w.put(f"mul nsw i64 {depth}, {asked}"))
+                    requested = w.select(begins, "i64", str(self.panel), "0")
+                    with w.iterate(str(self.panel), s.width) as k:
+                        place = w.offset_address(b, s.scalar, k)
+                        following = w.offset_address(
+                            place, s.scalar, w.put(f"mul nsw i64 {depth}, {requested}")
+                        )
                         w.do(
                             f"call void {kernel}(ptr {a}, ptr {place}, i64 {self.panel}, "
-                            f"i64 {depth}, ptr {w.at(c, s.scalar, k)}, i64 {self.panel}, "
-                            f"i64 {s.width}, i1 {add}, ptr {following}, i64 {asked})"
+                            f"i64 {depth}, ptr {w.offset_address(c, s.scalar, k)}, i64 "
+                            f"{self.panel}, "
+                            f"i64 {s.width}, i1 {add}, ptr {following}, i64 {requested})"
                         )
 
-    def _results(self, first: str, here: str, panel: str, columns: str) -> None:
+    def _interpolate_results(self, first: str, num_columns: str, panel: str, columns: str) -> None:
         """Interpolate the results of a panel from its sums, and store those that exist."""
         w, s, v = self.w, self.s, self.v
         line = w.put("mul nsw i64 %width, %depth")
-        with w.each(here) as t:
+        with w.iterate(num_columns) as t:
             image, row, column = self.place(w.put(f"add nsw i64 {first}, {t}"))
-            high = w.least(w.put(f"sub i64 %rows, {row}"), str(self.tile))
-            wide = w.least(w.put(f"sub i64 %width, {column}"), str(self.tile))
-            whole = w.put(f"icmp eq i64 {w.put(f'add i64 {high}, {wide}')}, {2 * self.tile}")
+            high = w.emit_min(w.put(f"sub i64 %rows, {row}"), str(self.tile))
+            wide = w.emit_min(w.put(f"sub i64 %width, {column}"), str(self.tile))
+            is_full = w.put(f"icmp eq i64 {w.put(f'add i64 {high}, {wide}')}, {2 * self.tile}")
             lines = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {image}, %rows')}, {row}")
-            place = w.put(f"mul nsw i64 {column}, %depth")
-            own = w.at("%y", s.scalar, w.put(f"mul nsw i64 {lines}, {line}"), place, panel)
+            address = w.put(f"mul nsw i64 {column}, %depth")
+            own_base = w.offset_address(
+                "%y", s.scalar, w.put(f"mul nsw i64 {lines}, {line}"), address, panel
+            )
             # A tile at the edge is stored to scratch memory as a whole, from which the existing
             # results are copied.
-            target = w.select(whole, "ptr", own, self.own)
-            down = w.select(whole, "i64", line, str(self.tile * self.panel))
-            right = w.select(whole, "i64", "%depth", str(self.panel))
-            sums = w.at(self.sums, s.scalar, w.put(f"mul nsw i64 {t}, {self.panel}"))
-            with w.each(columns, s.lanes) as c:
+            target = w.select(is_full, "ptr", own_base, self.own)
+            down = w.select(is_full, "i64", line, str(self.tile * self.panel))
+            right = w.select(is_full, "i64", "%depth", str(self.panel))
+            sums = w.offset_address(self.sums, s.scalar, w.put(f"mul nsw i64 {t}, {self.panel}"))
+            with w.iterate(columns, s.lanes) as c:
                 points = [
                     v.load(sums, w.put(f"mul nsw i64 {self.sums_point}, {point}"), c)
                     for point in range(SQUARE)
                 ]
                 square = [points[i : i + POINTS] for i in range(0, SQUARE, POINTS)]
-                bad = self.noted()
+                bad = self.load_stored()
                 for i, results in enumerate(v.square(square, partial(v.results, count=self.tile))):
                     to = w.put(f"mul nsw i64 {down}, {i}")
                     for k, result in enumerate(results):
@@ -496,10 +514,12 @@ class _Winograd(Tiled):
                         # covers a row of tiles.
                         bad = v.plus(bad, result, 0.0)
                 self.note(bad)
-            with w.when(w.put(f"xor i1 {whole}, true")), w.each(high) as at_row:
-                source = w.at(self.own, s.scalar, w.put(f"mul nsw i64 {at_row}, {down}"))
-                to = w.at(own, s.scalar, w.put(f"mul nsw i64 {at_row}, {line}"))
-                with w.each(wide) as at_column, w.each(columns, s.lanes) as c:
+            with w.emit_if(w.put(f"xor i1 {is_full}, true")), w.iterate(high) as at_row:
+                source = w.offset_address(
+                    self.own, s.scalar, w.put(f"mul nsw i64 {at_row}, {down}")
+                )
+                to = w.offset_address(own_base, s.scalar, w.put(f"mul nsw i64 {at_row}, {line}"))
+                with w.iterate(wide) as at_column, w.iterate(columns, s.lanes) as c:
                     found = v.load(source, w.put(f"mul nsw i64 {at_column}, {right}"), c)
                     v.store(found, to, w.put(f"mul nsw i64 {at_column}, %depth"), c)
 
@@ -516,12 +536,12 @@ class _Filters(ForTaps):
         w, s, v = self.w, self.s, self.v
         count = self.taps**2
         size = w.put(f"mul nsw i64 %channels, {PANEL_BYTES // s.dtype.size}")
-        with w.each("%panels") as p:
-            of = w.put(f"mul nsw i64 {p}, {count}")
-            source = w.at("%w", s.scalar, w.put(f"mul nsw i64 {of}, {size}"))
-            of = w.put(f"mul nsw i64 {p}, {SQUARE}")
-            target = w.at("%u", s.scalar, w.put(f"mul nsw i64 {of}, {size}"))
-            with w.each(size, s.lanes) as c:
+        with w.iterate("%panels") as p:
+            offset = w.put(f"mul nsw i64 {p}, {count}")
+            source = w.offset_address("%w", s.scalar, w.put(f"mul nsw i64 {offset}, {size}"))
+            offset = w.put(f"mul nsw i64 {p}, {SQUARE}")
+            target = w.offset_address("%u", s.scalar, w.put(f"mul nsw i64 {offset}, {size}"))
+            with w.iterate(size, s.lanes) as c:
                 taps = [v.load(source, w.put(f"mul nsw i64 {size}, {k}"), c) for k in range(count)]
                 square = v.square(
                     [taps[i : i + self.taps] for i in range(0, count, self.taps)], v.filters

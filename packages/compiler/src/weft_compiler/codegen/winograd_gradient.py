@@ -16,9 +16,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from weft_compiler.codegen.tiles import Across, Shape, symbol
-from weft_compiler.codegen.winograd import APART, ROWS, SQUARE, Tiled, by_taps
-from weft_compiler.layouts import LINE, PANEL_BYTES, POINTS, TAPS, WINDOWS, Windows, tile_of
+from weft_compiler.codegen.tiles import Shape, TransposedKernel, symbol
+from weft_compiler.codegen.winograd import APART, ROWS, SQUARE, TiledRoutine, dispatch_by_taps
+from weft_compiler.layouts import LINE, PANEL_BYTES, POINTS, TAPS, WINDOWS, Windows, tile_size
 
 _TILES: Final = 64
 """Maximal number of tiles of a block. Larger blocks read and write the sums less often, but a block
@@ -26,27 +26,27 @@ should stay in the caches.
 """
 
 
-def workspace(s: Shape, of: Windows) -> int:
+def workspace(s: Shape, windows: Windows) -> int:
     """Return the size of a call's workspace in bytes: zeros, and a transformed block."""
-    tile = tile_of(of.taps_y)
-    tall, wide = -(-of.rows // tile), -(-of.width // tile)
-    count = min(_TILES, of.images * tall * wide + ROWS)
+    tile = tile_size(windows.taps_y)
+    tall, wide = -(-windows.rows // tile), -(-windows.width // tile)
+    count = min(_TILES, windows.images * tall * wide + ROWS)
     panel = PANEL_BYTES // s.dtype.size
-    depth = -(-of.depth // panel) * panel
-    zeros, points = max(of.channels, depth), count * (of.channels + depth)
+    depth = -(-windows.depth // panel) * panel
+    zeros, points = max(windows.channels, depth), count * (windows.channels + depth)
     return zeros * s.dtype.size + SQUARE * (points * s.dtype.size + 2 * APART)
 
 
 def texts(s: Shape) -> list[str]:
     """Return the LLVM functions; they call `conv_filter` and `transpose` of the same module."""
-    return [Across(s).text(), *by_taps(s, [_Gradient(s, taps) for taps in TAPS])]
+    return [TransposedKernel(s).text(), *dispatch_by_taps(s, [_Gradient(s, taps) for taps in TAPS])]
 
 
 CHANNELS: Final = 16
 """Channels of a group; each thread's part is a multiple of it."""
 
 
-class _Gradient(Tiled):
+class _Gradient(TiledRoutine):
     """Writer of `winograd_gradient(x, g, m, y, numbers of WINDOWS, from, until)`."""
 
     name = "winograd_gradient"
@@ -60,20 +60,20 @@ class _Gradient(Tiled):
     def write(self) -> None:
         w = self.w
         count = self.begin(_TILES)
-        self._parts()
-        with w.each(count, self.most) as first:
-            here = w.least(w.put(f"sub i64 {count}, {first}"), self.most)
-            self._inputs(first, here)
-            self._gradients(first, here)
-            self._products(here, w.put(f"icmp sgt i64 {first}, 0"))
-        with w.each("%until", CHANNELS, low="%from") as first:
-            last = w.least(w.put(f"add nsw i64 {first}, {CHANNELS}"), "%until")
+        self._split_workspace()
+        with w.iterate(count, self.most) as first:
+            num_columns = w.emit_min(w.put(f"sub i64 {count}, {first}"), self.most)
+            self._transform_inputs(first, num_columns)
+            self._transform_gradients(first, num_columns)
+            self._multiply_points(num_columns, w.put(f"icmp sgt i64 {first}, 0"))
+        with w.iterate("%until", CHANNELS, low="%from") as first:
+            last = w.emit_min(w.put(f"add nsw i64 {first}, {CHANNELS}"), "%until")
             self.note("zeroinitializer")
-            self._results(first, last)
-            with w.when(self.is_bad()):
-                self._directly(first, last)
+            self._interpolate_results(first, last)
+            with w.emit_if(self.is_bad()):
+                self._compute_directly(first, last)
 
-    def _parts(self) -> None:
+    def _split_workspace(self) -> None:
         """Return the parts of the workspace: zeros, x in panels of a cache line, and g in panels.
 
         Rows of panels are tiles: (points, panels, tiles, columns).
@@ -83,98 +83,109 @@ class _Gradient(Tiled):
         self.columns = w.put(f"mul nsw i64 {panels}, {self.panel}")
         larger = w.put(f"call i64 @llvm.smax.i64(i64 %channels, i64 {self.columns})")
         self.zeros(larger)
-        self.given = w.at("%workspace", s.scalar, larger)
+        self.given = w.offset_address("%workspace", s.scalar, larger)
         channels = w.put("sub i64 %until, %from")
-        self.point = self.apart(w.put(f"mul nsw i64 {self.most}, {channels}"))
+        self.point = self.point_stride(w.put(f"mul nsw i64 {self.most}, {channels}"))
         block = w.put(f"mul nsw i64 {self.point}, {SQUARE}")
-        self.turned = w.at(self.given, s.scalar, block)
-        self.turned_point = self.apart(w.put(f"mul nsw i64 {self.most}, {self.columns}"))
+        self.turned = w.offset_address(self.given, s.scalar, block)
+        self.turned_point = self.point_stride(w.put(f"mul nsw i64 {self.most}, {self.columns}"))
         self.sums_point = w.put(f"mul nsw i64 %channels, {self.columns}")
 
-    def _inputs(self, first: str, here: str) -> None:
+    def _transform_inputs(self, first: str, num_columns: str) -> None:
         """Transform the elements of tiles, for the requested channels."""
         w, s, v = self.w, self.s, self.v
-        with w.each(here) as t:
+        with w.iterate(num_columns) as t:
             patch = self.patch(w.put(f"add nsw i64 {first}, {t}"), POINTS, "%x")
-            with w.each("%until", s.lanes, low="%from") as c:
-                square = v.square(self.loaded(patch, c), v.inputs)
-                own = w.put(f"sub i64 {c}, %from")
-                at = self._in_panel(self.given, own, t, self.line)
-                self.store(square, at, self.point)
+            with w.iterate("%until", s.lanes, low="%from") as c:
+                square = v.square(self.load_channels(patch, c), v.inputs)
+                own_base = w.put(f"sub i64 {c}, %from")
+                position = self._panel_address(self.given, own_base, t, self.line)
+                self.store(square, position, self.point)
 
-    def _gradients(self, first: str, here: str) -> None:
+    def _transform_gradients(self, first: str, num_columns: str) -> None:
         """Transform the gradients of tiles."""
         w, s, v = self.w, self.s, self.v
-        with w.each(here) as t:
+        with w.iterate(num_columns) as t:
             patch = self.patch(w.put(f"add nsw i64 {first}, {t}"), self.tile, "%g")
-            with w.each("%depth", s.lanes) as c:
-                square = v.square(self.loaded(patch, c), v.gradients)
-                at = self._in_panel(self.turned, c, t, self.panel)
-                self.store(square, at, self.turned_point)
+            with w.iterate("%depth", s.lanes) as c:
+                square = v.square(self.load_channels(patch, c), v.gradients)
+                position = self._panel_address(self.turned, c, t, self.panel)
+                self.store(square, position, self.turned_point)
 
-    def _in_panel(self, start: str, column: str, tile: str, columns: int) -> str:
+    def _panel_address(self, start: str, column: str, tile: str, columns: int) -> str:
         """Return the address of a column of a tile, in panels of `columns`."""
         w = self.w
         panel = w.put(f"mul nsw i64 {w.put(f'and i64 {column}, {-columns}')}, {self.most}")
         row = w.put(f"mul nsw i64 {tile}, {columns}")
-        return w.at(start, self.s.scalar, panel, row, w.put(f"and i64 {column}, {columns - 1}"))
+        return w.offset_address(
+            start, self.s.scalar, panel, row, w.put(f"and i64 {column}, {columns - 1}")
+        )
 
-    def _products(self, here: str, add: str) -> None:
+    def _multiply_points(self, num_columns: str, add: str) -> None:
         """Compute the sums of all points; columns beyond the last are not used."""
         w, s = self.w, self.s
-        kernel = Across(s)
-        with w.each(str(SQUARE)) as point:
-            given = w.at(self.given, s.scalar, w.put(f"mul nsw i64 {point}, {self.point}"))
-            turned = w.at(self.turned, s.scalar, w.put(f"mul nsw i64 {point}, {self.turned_point}"))
-            sums = w.at("%m", s.scalar, w.put(f"mul nsw i64 {point}, {self.sums_point}"))
+        kernel = TransposedKernel(s)
+        with w.iterate(str(SQUARE)) as point:
+            address = w.offset_address(
+                self.given, s.scalar, w.put(f"mul nsw i64 {point}, {self.point}")
+            )
+            transposed = w.offset_address(
+                self.turned, s.scalar, w.put(f"mul nsw i64 {point}, {self.turned_point}")
+            )
+            sums = w.offset_address(
+                "%m", s.scalar, w.put(f"mul nsw i64 {point}, {self.sums_point}")
+            )
             with (
-                w.each(self.columns, s.width) as j,
-                w.each("%until", kernel.rows, low="%from") as c,
+                w.iterate(self.columns, s.width) as j,
+                w.iterate("%until", kernel.rows, low="%from") as c,
             ):
-                a = self._in_panel(given, w.put(f"sub i64 {c}, %from"), "0", self.line)
-                b = self._in_panel(turned, j, "0", self.panel)
+                a = self._panel_address(address, w.put(f"sub i64 {c}, %from"), "0", self.line)
+                b = self._panel_address(transposed, j, "0", self.panel)
                 row = w.put(f"mul nsw i64 {c}, {self.columns}")
                 w.do(
-                    f"call void @{kernel.name}(ptr {a}, ptr {b}, i64 {self.panel}, i64 {here}, "
-                    f"ptr {w.at(sums, s.scalar, row, j)}, i64 {self.columns}, i64 {s.width}, "
+                    f"call void @{kernel.name}(ptr {a}, ptr {b}, i64 {self.panel}, i64 "
+                    f"{num_columns}, "
+                    f"ptr {w.offset_address(sums, s.scalar, row, j)}, i64 {self.columns}, i64 "
+                    f"{s.width}, "
                     f"i1 {add}, ptr {b}, i64 0)"
                 )
 
-    def _results(self, first: str, last: str) -> None:
+    def _interpolate_results(self, first: str, last: str) -> None:
         """Transform sums of channels to gradients of filters, (taps, taps, channels, depth)."""
         w, s, v = self.w, self.s, self.v
         tap = w.put("mul nsw i64 %channels, %depth")
-        with w.each(last, low=first) as c, w.each("%depth", s.lanes) as o:
-            at = w.at("%m", s.scalar, w.put(f"mul nsw i64 {c}, {self.columns}"), o)
+        with w.iterate(last, low=first) as c, w.iterate("%depth", s.lanes) as o:
+            address = w.offset_address("%m", s.scalar, w.put(f"mul nsw i64 {c}, {self.columns}"), o)
             points = [
-                v.load(at, w.put(f"mul nsw i64 {self.sums_point}, {point}"))
+                v.load(address, w.put(f"mul nsw i64 {self.sums_point}, {point}"))
                 for point in range(SQUARE)
             ]
             square = [points[i : i + POINTS] for i in range(0, SQUARE, POINTS)]
-            start, bad = w.put(f"mul nsw i64 {c}, %depth"), self.noted()
+            start, bad = w.put(f"mul nsw i64 {c}, %depth"), self.load_stored()
             taps = partial(v.taps, count=self.taps)
-            found = [value for row in v.square(square, taps) for value in row]
-            for k, value in enumerate(found):
+            result = [value for row in v.square(square, taps) for value in row]
+            for k, value in enumerate(result):
                 v.store(value, "%y", w.put(f"mul nsw i64 {tap}, {k}"), start, o)
                 bad = v.plus(bad, value, 0.0)
             self.note(bad)
 
-    def _directly(self, channel: str, end: str) -> None:
+    def _compute_directly(self, channel: str, end: str) -> None:
         """Compute channels by `conv_filter`; its result (depth, places) is after the sums."""
         w, s = self.w, self.s
-        behind = w.at("%m", s.scalar, w.put(f"mul nsw i64 {self.sums_point}, {SQUARE}"))
-        places = w.put(f"mul nsw i64 %channels, {self.taps**2}")
+        behind = w.offset_address("%m", s.scalar, w.put(f"mul nsw i64 {self.sums_point}, {SQUARE}"))
+        indices = w.put(f"mul nsw i64 %channels, {self.taps**2}")
         count = w.put(f"sub i64 {end}, {channel}")
-        given = ", ".join(f"i64 %{name}" for name in WINDOWS)
-        with w.each(str(self.taps**2)) as tap:
+        arguments = ", ".join(f"i64 %{name}" for name in WINDOWS)
+        with w.iterate(str(self.taps**2)) as tap:
             first = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {tap}, %channels')}, {channel}")
             last = w.put(f"add nsw i64 {first}, {count}")
             w.do(
                 f"call void @{symbol('conv_filter', s.dtype)}(ptr %x, ptr %g, ptr {behind}, "
-                f"{given}, i64 0, i64 {first}, i64 {last}, ptr %workspace)"
+                f"{arguments}, i64 0, i64 {first}, i64 {last}, ptr %workspace)"
             )
-            to = w.at("%y", s.scalar, w.put(f"mul nsw i64 {first}, %depth"))
+            to = w.offset_address("%y", s.scalar, w.put(f"mul nsw i64 {first}, %depth"))
             w.do(
-                f"call void @{symbol('transpose', s.dtype)}(ptr {w.at(behind, s.scalar, first)}, "
-                f"ptr {to}, i64 %depth, i64 {count}, i64 {places}, i64 %depth, ptr null)"
+                f"call void @{symbol('transpose', s.dtype)}(ptr "
+                f"{w.offset_address(behind, s.scalar, first)}, "
+                f"ptr {to}, i64 %depth, i64 {count}, i64 {indices}, i64 %depth, ptr null)"
             )

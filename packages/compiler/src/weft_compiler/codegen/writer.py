@@ -82,9 +82,9 @@ class Writer:
         """Jump to a block."""
         self.do(f"br label %{label}{suffix}")
 
-    def branch(self, condition: str, then: str, otherwise: str, suffix: str = "") -> None:
+    def branch(self, condition: str, if_true: str, if_false: str, suffix: str = "") -> None:
         """Jump to one of two blocks."""
-        self.do(f"br i1 {condition}, label %{then}, label %{otherwise}{suffix}")
+        self.do(f"br i1 {condition}, label %{if_true}, label %{if_false}{suffix}")
 
     def select(self, condition: str, kind: str, x: str, y: str) -> str:
         """Select one of two values."""
@@ -99,25 +99,29 @@ class Loops(Writer):
     """Writer of loops over integers."""
 
     @contextmanager
-    def each(self, high: str, step: int | str = 1, low: str = "0", note: str = "") -> Iterator[str]:
+    def iterate(
+        self, high: str, step: int | str = 1, low: str = "0", note: str = ""
+    ) -> Iterator[str]:
         """Loop over [low, high)."""
         head, body, done = self.label(), self.label(), self.label()
         before = self.block
         self.go(head)
         self.begin(head)
         turn = self.name()
-        at = len(self.lines)
+        line_index = len(self.lines)
         self.do("")
         self.branch(self.put(f"icmp slt i64 {turn}, {high}"), body, done)
         self.begin(body)
         yield turn
         following = self.put(f"add nsw i64 {turn}, {step}")
-        self.lines[at] = f"  {turn} = phi i64 [ {low}, %{before} ], [ {following}, %{self.block} ]"
+        self.lines[line_index] = (
+            f"  {turn} = phi i64 [ {low}, %{before} ], [ {following}, %{self.block} ]"
+        )
         self.go(head, note)
         self.begin(done)
 
     @contextmanager
-    def when(self, condition: str) -> Iterator[None]:
+    def emit_if(self, condition: str) -> Iterator[None]:
         """Emit statements that run if a condition is true; a context manager."""
         then, done = self.label(), self.label()
         self.branch(condition, then, done)
@@ -126,23 +130,23 @@ class Loops(Writer):
         self.go(done)
         self.begin(done)
 
-    def at(self, pointer: str, kind: str, *terms: str) -> str:
+    def offset_address(self, pointer: str, kind: str, *terms: str) -> str:
         """Emit an address that is some elements after another one."""
         total = terms[0]
         for term in terms[1:]:
             total = self.put(f"add nsw i64 {total}, {term}")
         return self.put(f"getelementptr {kind}, ptr {pointer}, i64 {total}")
 
-    def least(self, x: str, y: str) -> str:
+    def emit_min(self, x: str, y: str) -> str:
         """Emit the smaller of two integers."""
         return self.put(f"call i64 @llvm.smin.i64(i64 {x}, i64 {y})")
 
-    def every(self, kind: str, x: str) -> str:
+    def broadcast(self, kind: str, x: str) -> str:
         """Broadcast a number to a vector of an LLVM type such as `<8 x float>`."""
         lanes, scalar = kind[1:-1].split(" x ")
         one = self.put(f"insertelement {kind} poison, {scalar} {x}, i64 0")
-        places = f"<{lanes} x i32> zeroinitializer"
-        return self.put(f"shufflevector {kind} {one}, {kind} poison, {places}")
+        indices = f"<{lanes} x i32> zeroinitializer"
+        return self.put(f"shufflevector {kind} {one}, {kind} poison, {indices}")
 
 
 class Metadata:
@@ -157,6 +161,6 @@ class Metadata:
         self.lines.append(f"{name} = {'distinct ' if distinct else ''}!{{{content}}}")
         return name
 
-    def own(self, rest: str) -> str:
+    def add_self_reference(self, remainder: str) -> str:
         """Add metadata whose first operand is itself, as loop metadata needs."""
-        return self.add(f"!{len(self.lines)}{rest}", distinct=True)
+        return self.add(f"!{len(self.lines)}{remainder}", distinct=True)

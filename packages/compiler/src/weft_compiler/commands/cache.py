@@ -44,24 +44,24 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def list_entries(arguments: argparse.Namespace) -> int:
     """Print the number and size of the entries by kind, and the measured regions."""
-    place = _directory()
-    if place is None:
+    directory = _directory()
+    if directory is None:
         return 1
-    sys.stdout.write(f"{place}\n")
+    sys.stdout.write(f"{directory}\n")
     sizes: dict[str, list[int]] = {}
-    for path in cache.entries(place):
+    for path in cache.entries(directory):
         sizes.setdefault(path.suffix, []).append(path.stat().st_size)
     for suffix, kind in _KINDS.items():
-        found = sizes.get(suffix, [])
-        sys.stdout.write(f"{len(found):8,} {kind:16} {sum(found):14,} bytes\n")
-    histories = [_history(path) for path in cache.entries(place) if path.suffix == ".profile"]
+        result = sizes.get(suffix, [])
+        sys.stdout.write(f"{len(result):8,} {kind:16} {sum(result):14,} bytes\n")
+    histories = [_history(path) for path in cache.entries(directory) if path.suffix == ".profile"]
     measured = [history for history in histories if history is not None]
     if measured:
         sys.stdout.write("\nregion, nodes, runs by kernels, seconds of them, seconds to compile\n")
     for history in sorted(measured, key=lambda h: -h["kernel_seconds"]):
         price = history["compile_seconds"]
         columns = [
-            _printable(history["name"]),
+            _escape_unprintable(history["name"]),
             f"{history['members']}",
             f"{history['runs']}",
             f"{history['kernel_seconds']:.2f}",
@@ -74,13 +74,13 @@ def list_entries(arguments: argparse.Namespace) -> int:
 
 def warm_script(arguments: argparse.Namespace) -> int:
     """Run a script with `WEFT_JIT=now`; on a terminal, show how much code it has added."""
-    place = _directory()
-    if place is None:
+    directory = _directory()
+    if directory is None:
         return 1
     if not arguments.script.is_file():
         sys.stderr.write(f"there is no script {arguments.script}\n")
         return 2
-    before, started = len(list(cache.entries(place))), time.monotonic()
+    before, started = len(list(cache.entries(directory))), time.monotonic()
     command = [sys.executable, str(arguments.script), *arguments.arguments]
     process = subprocess.Popen(command, env={**os.environ, "WEFT_JIT": "now"})
     while True:
@@ -88,11 +88,11 @@ def warm_script(arguments: argparse.Namespace) -> int:
             code = process.wait(_SHOW_SECONDS)
             break
         except subprocess.TimeoutExpired:
-            _show(place, before, started, "\r" if sys.stderr.isatty() else "")
+            _show(directory, before, started, "\r" if sys.stderr.isatty() else "")
         except KeyboardInterrupt:  # the script received it too; its compiled code stays
             code = process.wait()
             break
-    _show(place, before, started, "\n")
+    _show(directory, before, started, "\n")
     run = script_record.ScriptRecord(_WARMED_SECONDS, has_code=True)
     script_record.record(arguments.script, run)
     return code if code >= 0 else 128 - code  # as shells report signals
@@ -100,24 +100,24 @@ def warm_script(arguments: argparse.Namespace) -> int:
 
 def clear_entries(arguments: argparse.Namespace) -> int:
     """Remove all entries."""
-    place = _directory()
-    if place is None:
+    directory = _directory()
+    if directory is None:
         return 1
-    entries = list(cache.entries(place))
+    entries = list(cache.entries(directory))
     size = sum(path.stat().st_size for path in entries)
     for path in entries:
         path.unlink(missing_ok=True)
     with contextlib.suppress(
         OSError
     ):  # another process added an entry, or the folder does not exist
-        (place / cache.SHARED).rmdir()
-    sys.stdout.write(f"removed {len(entries):,} entries, {size:,} bytes, of {place}\n")
+        (directory / cache.SHARED).rmdir()
+    sys.stdout.write(f"removed {len(entries):,} entries, {size:,} bytes, of {directory}\n")
     return 0
 
 
 def _directory() -> Path | None:
-    place = cache.directory()
-    if place is None:
+    directory = cache.directory()
+    if directory is None:
         name = os.environ.get("WEFT_CACHE") or "~/.cache/weft/objects"
         why = (
             "WEFT_CACHE=off switches it off"
@@ -125,13 +125,13 @@ def _directory() -> Path | None:
             else f"the directory {name} cannot be created, or other users may write to it"
         )
         sys.stderr.write(f"there is no cache: {why}\n")
-    return place
+    return directory
 
 
-def _show(place: Path, before: int, started: float, end: str) -> None:
+def _show(directory: Path, before: int, started: float, end: str) -> None:
     """Write the number of added entries to a line that the next update overwrites."""
     if end:
-        added = len(list(cache.entries(place))) - before
+        added = len(list(cache.entries(directory))) - before
         seconds = time.monotonic() - started
         sys.stderr.write(f"weft cache warm: {added:,} entries added in {seconds:.1f} s{end}")
         sys.stderr.flush()
@@ -157,6 +157,6 @@ def _history(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def _printable(text: str) -> str:
+def _escape_unprintable(text: str) -> str:
     """Escape the unprintable characters of a text, because it may contain terminal commands."""
     return text if text.isprintable() else text.encode("unicode_escape").decode()

@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Compile, write the files, and report their sizes."""
     # Imported here because LLVM takes 0.1 s to import, which other subcommands must not pay.
     from weft_compiler.ahead.compiled import compile_graph
-    from weft_compiler.ahead.header import identifier
+    from weft_compiler.ahead.header import to_identifier
     from weft_compiler.ahead.sources import read_model
 
     inputs, outputs = read_model(
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         outputs,
         arguments.target,
         shapes=shapes(arguments.shape),
-        name=arguments.name or identifier(arguments.model.stem),
+        name=arguments.name or to_identifier(arguments.model.stem),
         cpu=arguments.cpu,
         features=arguments.features,
         contract=not arguments.exact,
@@ -95,17 +95,17 @@ def _names(text: str | None) -> list[str]:
     return [name for name in (text or "").split(",") if name]
 
 
-def shapes(given: Sequence[str]) -> dict[str, list[int]]:
+def shapes(texts: Sequence[str]) -> dict[str, list[int]]:
     """Parse shapes by input names, from texts such as "x=1,224,224,3"; "x=" is a scalar.
 
     Raises: InvalidArgumentError: a text is invalid.
     """
-    found = {}
-    for text in given:
+    names = {}
+    for text in texts:
         name, equals, sizes = text.rpartition("=")
         if not equals or not all(size.isdecimal() for size in _names(sizes)):
             raise errors.InvalidArgumentError(
                 f"--shape takes a name and sizes, such as x=1,224,224,3, got {text!r}"
             )
-        found[name] = [int(size) for size in _names(sizes)]
-    return found
+        names[name] = [int(size) for size in _names(sizes)]
+    return names

@@ -50,9 +50,9 @@ def module_for(program: Program, capability: tuple[int, int], deterministic: boo
 def code_of(program: Program, module: GpuModule) -> PtxCode:
     """Return the code of a program from its kernels."""
     constants = [b.name for b in program.inputs if b.name in program.constants]
-    given = [b.name for b in program.inputs if b.name not in program.constants]
-    order = {name: at for at, name in enumerate(constants)}
-    for buffer in (*given, *[b.name for b in program.outputs]):
+    input_names = [b.name for b in program.inputs if b.name not in program.constants]
+    order = {name: index for index, name in enumerate(constants)}
+    for buffer in (*input_names, *[b.name for b in program.outputs]):
         order[buffer] = len(order)
     launches = [
         Launch(step.name, step.blocks, step.threads, [order[name] for name in step.buffers])

@@ -16,7 +16,7 @@ from weft_compiler.gpu.launches import (
     static_extent,
     total_iterations,
 )
-from weft_compiler.gpu.split_reductions import nested
+from weft_compiler.gpu.split_reductions import wrap_in_loops
 from weft_compiler.ir.expressions import (
     INDEX,
     Expr,
@@ -50,11 +50,11 @@ def materialize_names(program: Program, context: Context) -> Program:
 
     Otherwise a full reduction and its users would share one kernel with a single block.
     """
-    begins = [each for each in program.body if isinstance(each, Allocate)]
+    begins = [statement for statement in program.body if isinstance(statement, Allocate)]
     allocated, nests = _materialize(nests_of(program), ())
     for buffer in allocated:
-        context.applied(_buffer_name(buffer), "stored for the nests that use it")
-    statements = [each for nest in nests for each in nest]
+        context.record_applied(_buffer_name(buffer), "stored for the nests that use it")
+    statements = [statement for nest in nests for statement in nest]
     return with_body(program, (*begins, *allocated, *statements))
 
 
@@ -69,19 +69,21 @@ def fission_rows(program: Program, context: Context) -> Program:
     One block for each row would leave most of a GPU idle, and long rows exceed a block's memory.
     """
     buffers = with_allocations(interface_buffers(program), program.body)
-    begins: list[Statement] = [each for each in program.body if isinstance(each, Allocate)]
+    begins: list[Statement] = [
+        statement for statement in program.body if isinstance(statement, Allocate)
+    ]
     body: list[Statement] = []
     for nest in nests_of(program):
         allocated, statements = _fission_nest(nest, buffers)
         if statements is not nest:
-            context.applied(_loop_variable(nest), "split into %d kernels", len(statements))
+            context.record_applied(_loop_variable(nest), "split into %d kernels", len(statements))
         begins += allocated
         body += statements
     return with_body(program, (*begins, *body))
 
 
 def _loop_variable(nest: Body) -> str:
-    return next(each.variable for each in nest if isinstance(each, For))
+    return next(statement.variable for statement in nest if isinstance(statement, For))
 
 
 def _fission_nest(nest: Body, buffers: Buffers) -> tuple[Body, Body]:
@@ -90,39 +92,50 @@ def _fission_nest(nest: Body, buffers: Buffers) -> tuple[Body, Body]:
     if len(nest) > 1 or not isinstance(only, For):
         return (), nest
     chain = perfect_nest(only)
-    inside = with_allocations(buffers, chain[-1].body)
-    shared = parallel_nests(chain[-1].body, inside)
+    inner_buffers = with_allocations(buffers, chain[-1].body)
+    shared = parallel_nests(chain[-1].body, inner_buffers)
     longest = max(map(total_iterations, shared), default=0)
-    if longest < launches.MIN_ITERATIONS or any(isinstance(each, Call) for each in walk(nest)):
+    if longest < launches.MIN_ITERATIONS or any(
+        isinstance(statement, Call) for statement in walk(nest)
+    ):
         return (), nest
     if not all(is_parallel(loop, chain, buffers) for loop in chain):
         return (), nest
-    few = total_iterations(chain) < split_reductions.FEW_ROWS and longest >= split_reductions.LONG
-    if not few and allocated_bytes(chain[-1].body) <= BLOCK_BYTES:
+    has_few_rows = (
+        total_iterations(chain) < split_reductions.FEW_ROWS and longest >= split_reductions.LONG
+    )
+    if not has_few_rows and allocated_bytes(chain[-1].body) <= BLOCK_BYTES:
         return (), nest
     allocated, body = _hoist_allocations(chain)
-    if few:
+    if has_few_rows:
         kept, steps = _materialize(nests_of(Program("", (), (), body)), chain)
         if not _are_dependent(steps):
-            each_row = [each for step in steps for each in nested(chain, step)]
+            each_row = [statement for step in steps for statement in wrap_in_loops(chain, step)]
             return (*allocated, *kept), tuple(each_row)
-    return allocated, nested(chain, body)
+    return allocated, wrap_in_loops(chain, body)
 
 
 def _hoist_allocations(chain: PerfectNest) -> tuple[Body, Body]:
     """Replace allocations in each iteration by shared ones; return them and the inner body."""
-    names = [each for loop in chain[:-1] for each in loop.body[:-1]]
-    known: dict[str, Expr] = {}
-    for each in names:
-        assert isinstance(each, Let)
-        known[each.name] = substitute(each.value, known)
-    body = substitute_body(chain[-1].body, known)
-    own = {each.buffer.name: each.buffer for each in body if isinstance(each, Allocate)}
-    at = tuple([Variable(INDEX, loop.variable) for loop in chain])
+    names = [statement for loop in chain[:-1] for statement in loop.body[:-1]]
+    known_values: dict[str, Expr] = {}
+    for statement in names:
+        assert isinstance(statement, Let)
+        known_values[statement.name] = substitute(statement.value, known_values)
+    body = substitute_body(chain[-1].body, known_values)
+    own_buffers = {
+        statement.buffer.name: statement.buffer
+        for statement in body
+        if isinstance(statement, Allocate)
+    }
+    indices = tuple([Variable(INDEX, loop.variable) for loop in chain])
     shape = tuple([static_extent(loop) or 0 for loop in chain])
-    hoisted = [Allocate(replace(each, shape=(*shape, *each.shape))) for each in own.values()]
-    rest = tuple([each for each in body if not isinstance(each, Allocate)])
-    return tuple(hoisted), _LeadingIndices(own.keys(), at).rewrite_body(rest)
+    hoisted = [
+        Allocate(replace(statement, shape=(*shape, *statement.shape)))
+        for statement in own_buffers.values()
+    ]
+    remainder = tuple([statement for statement in body if not isinstance(statement, Allocate)])
+    return tuple(hoisted), _LeadingIndices(own_buffers.keys(), indices).rewrite_body(remainder)
 
 
 class _LeadingIndices(Mutator):
@@ -152,30 +165,32 @@ def _materialize(nests: Sequence[Body], loops: PerfectNest) -> tuple[Body, list[
     Returns: the buffers, and the nests.
     """
     used = [used_names(nest) for nest in nests]
-    at = tuple([Variable(INDEX, loop.variable) for loop in loops])
+    indices = tuple([Variable(INDEX, loop.variable) for loop in loops])
     shape = tuple([static_extent(loop) or 0 for loop in loops])
     kept: dict[str, Expr] = {}
     begins: list[Statement] = []
-    found: list[Body] = []
+    results: list[Body] = []
     for number, nest in enumerate(nests):
         body = list(substitute_body(nest, kept))
-        for each in nest:
-            if not isinstance(each, Let | Var):
+        for statement in nest:
+            if not isinstance(statement, Let | Var):
                 continue
-            if _is_used_later(each.name, nests[number + 1 :], used[number + 1 :]):
-                dtype = each.value.dtype
-                buffer = Buffer(f"{each.name}_kept", dtype, shape)
+            if _is_used_later(statement.name, nests[number + 1 :], used[number + 1 :]):
+                dtype = statement.value.dtype
+                buffer = Buffer(f"{statement.name}_kept", dtype, shape)
                 begins.append(Allocate(buffer))
-                body.append(Store(buffer.name, at, Variable(dtype, each.name)))
-                kept[each.name] = Load(dtype, buffer.name, at)
-        found.append(tuple(body))
-    return tuple(begins), found
+                body.append(Store(buffer.name, indices, Variable(dtype, statement.name)))
+                kept[statement.name] = Load(dtype, buffer.name, indices)
+        results.append(tuple(body))
+    return tuple(begins), results
 
 
 def _is_used_later(name: str, nests: Sequence[Body], used: Sequence[set[str]]) -> bool:
     """Return True if later nests use a name but do not change it."""
     changed = any(
-        isinstance(each, Assign) and each.name == name for nest in nests for each in walk(nest)
+        isinstance(statement, Assign) and statement.name == name
+        for nest in nests
+        for statement in walk(nest)
     )
     return not changed and any(name in names for names in used)
 
@@ -184,8 +199,8 @@ def _are_dependent(nests: Sequence[Body]) -> bool:
     """Return True if a nest uses or assigns a name that an earlier one defines."""
     defined: set[str] = set()
     for nest in nests:
-        assigned = {each.name for each in walk(nest) if isinstance(each, Assign)}
+        assigned = {statement.name for statement in walk(nest) if isinstance(statement, Assign)}
         if (used_names(nest) | assigned) & defined:
             return True
-        defined |= {each.name for each in nest if isinstance(each, Let | Var)}
+        defined |= {statement.name for statement in nest if isinstance(statement, Let | Var)}
     return False

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from weft_compiler.codegen.kernel import Function, Kernel
-from weft_compiler.codegen.memory import rounded
+from weft_compiler.codegen.memory import round_up
 from weft_compiler.codegen.routine import Operands
 from weft_compiler.codegen.writer import literal, memory_type, register_type
 from weft_compiler.gpu.launches import (
@@ -75,7 +75,7 @@ class LaunchFunction(Function):
         super().__init__(kernel, parallel=True)
         self.launch = launch
         self.name = f"weft_{number}"
-        self.buffers = sorted(_touched(launch.body) & self.pointers.keys())
+        self.buffers = sorted(_touched_buffers(launch.body) & self.pointers.keys())
         self._bound: set[int] = set()
         self._together = launch.way is LaunchKind.ROWS
         self._shared = {id(chain[0]): chain for chain in launch.shared}
@@ -97,13 +97,15 @@ class LaunchFunction(Function):
         w.do("ret void")
         w.begin(begin)
         self._thread = w.put(f"call i32 @{THREAD}()")
-        for name in sorted(_touched(self.launch.body) & kernel.plan.places.keys()):
+        for name in sorted(_touched_buffers(self.launch.body) & kernel.plan.places.keys()):
             offset = kernel.plan.places[name].offset
             self.pointers[name] = w.put(f"getelementptr i8, ptr %arena, i64 {offset}")
-        (self._by_rows if self.launch.way is LaunchKind.ROWS else self._by_threads)()
+        (self._emit_by_rows if self.launch.way is LaunchKind.ROWS else self._emit_by_threads)()
         w.do("ret void")
-        given = "".join(f", ptr noalias nonnull %buffer.{name}" for name in self.buffers)
-        head = f"define ptx_kernel void @{self.name}(ptr noalias %arena, ptr noalias %flag{given})"
+        arguments = "".join(f", ptr noalias nonnull %buffer.{name}" for name in self.buffers)
+        head = (
+            f"define ptx_kernel void @{self.name}(ptr noalias %arena, ptr noalias %flag{arguments})"
+        )
         lines = [*self._memory(), f"{head} #1 {{", "entry:", *self.slots, *w.lines, "}", ""]
         return "\n".join(lines).replace("#1 {", f'#0 "nvvm.maxntid"="{self.launch.threads}" {{')
 
@@ -118,7 +120,7 @@ class LaunchFunction(Function):
 
     # ---------------------------------------------------------------------------- turns
 
-    def _by_threads(self) -> None:
+    def _emit_by_threads(self) -> None:
         """Emit the iteration of this thread, if the thread has one."""
         launch, w = self.launch, self.w
         wide = "i32" if launch.count + launch.threads < 1 << 31 else "i64"
@@ -127,23 +129,23 @@ class LaunchFunction(Function):
             block, thread = (w.put(f"zext i32 {each} to i64") for each in (block, thread))
         first = w.put(f"mul {wide} {block}, {launch.threads}")
         iteration = w.put(f"add {wide} {first}, {thread}")
-        inside, done = w.label(), w.label()
-        w.branch(w.put(f"icmp ult {wide} {iteration}, {launch.count}"), inside, done)
+        body, done = w.label(), w.label()
+        w.branch(w.put(f"icmp ult {wide} {iteration}, {launch.count}"), body, done)
         w.begin(done)
         w.do("ret void")
-        w.begin(inside)
+        w.begin(body)
         if len(launch.body) == 1 and isinstance(launch.body[0], Call):
-            self._part(launch.body[0], iteration, wide)
+            self._emit_part(launch.body[0], iteration, wide)
             return
         self._bind(launch.loops, iteration, wide)
         self.body(launch.body)
 
-    def _part(self, call: Call, iteration: str, wide: str) -> None:
+    def _emit_part(self, call: Call, iteration: str, wide: str) -> None:
         """Emit this thread's part of a routine."""
-        at = iteration if wide == "i64" else self.w.put(f"zext i32 {iteration} to i64")
-        self._philox(call, (at, self.w.put(f"add i64 {at}, 1")))
+        position = iteration if wide == "i64" else self.w.put(f"zext i32 {iteration} to i64")
+        self._philox(call, (position, self.w.put(f"add i64 {position}, 1")))
 
-    def _by_rows(self) -> None:
+    def _emit_by_rows(self) -> None:
         """Emit the iterations of this block, each of which all of its threads run together."""
         w, launch = self.w, self.launch
         if not launch.loops:
@@ -151,30 +153,30 @@ class LaunchFunction(Function):
             return
         step = w.put(f"zext i32 {w.put(f'call i32 @{BLOCKS}()')} to i64")
         first = w.put(f"zext i32 {w.put(f'call i32 @{BLOCK}()')} to i64")
-        with self._striding(first, step, launch.count) as row:
+        with self._strided_loop(first, step, launch.count) as row:
             self._bind(launch.loops, row, "i64")
             self.body(launch.body)
             if launch.blocks < launch.count:
                 self._barrier()
 
     @contextmanager
-    def _striding(self, first: str, step: str, count: int) -> Iterator[str]:
+    def _strided_loop(self, first: str, step: str, count: int) -> Iterator[str]:
         """Loop from `first` to `count` in steps of `step`."""
         w = self.w
         slot = self._slot("i64")
         w.do(f"store i64 {first}, ptr {slot}")
-        head, inside, following, done = w.label(), w.label(), w.label(), w.label()
+        head, body, following, done = w.label(), w.label(), w.label(), w.label()
         w.go(head)
         w.begin(head)
-        at = w.put(f"load i64, ptr {slot}")
-        w.branch(w.put(f"icmp slt i64 {at}, {count}"), inside, done)
-        w.begin(inside)
+        position = w.put(f"load i64, ptr {slot}")
+        w.branch(w.put(f"icmp slt i64 {position}, {count}"), body, done)
+        w.begin(body)
         self._leave, before = following if not self._together else "", self._leave
-        yield at
+        yield position
         self._leave = before
         w.go(following)
         w.begin(following)
-        w.do(f"store i64 {w.put(f'add nsw i64 {at}, {step}')}, ptr {slot}")
+        w.do(f"store i64 {w.put(f'add nsw i64 {position}, {step}')}, ptr {slot}")
         w.go(head)
         w.begin(done)
 
@@ -206,11 +208,11 @@ class LaunchFunction(Function):
             self.loop(loop, "0", high)
             self._note(before)
 
-    def _note(self, touched: set[str]) -> None:
+    def _note(self, touched_names: set[str]) -> None:
         """Record buffers that may have been accessed since the last barrier on some path."""
         if self._together:
-            self._read |= touched
-            self._written |= touched
+            self._read |= touched_names
+            self._written |= touched_names
 
     def body(self, body: Body) -> None:
         """Emit statements in order."""
@@ -221,26 +223,28 @@ class LaunchFunction(Function):
 
     def loop(self, loop: For, low: str, high: str) -> None:
         """Emit the iterations of a loop, by each thread or by all threads of a block together."""
-        if self._together and any(isinstance(each, For | Store) for each in walk(loop.body)):
+        if self._together and any(
+            isinstance(statement, For | Store) for statement in walk(loop.body)
+        ):
             inner = loop.body
-            loop = For(loop.variable, loop.extent, (_Meet(), *inner), loop.order)
+            loop = For(loop.variable, loop.extent, (_Barrier(), *inner), loop.order)
         super().loop(loop, low, high)
 
     def _statement(self, statement: Statement) -> None:
-        if isinstance(statement, _Meet):
+        if isinstance(statement, _Barrier):
             self._barrier()
         else:
             super()._statement(statement)
 
     def _while(self, loop: While) -> None:
         if self._together:
-            loop = While(loop.condition, (_Meet(), *loop.body))
+            loop = While(loop.condition, (_Barrier(), *loop.body))
         super()._while(loop)
 
     def _if(self, statement: If) -> None:
         super()._if(statement)
         if self._together:
-            self._note(_touched((statement,)))
+            self._note(_touched_buffers((statement,)))
 
     def _poll(self) -> None:
         """Emit nothing: a GPU kernel cannot be interrupted."""
@@ -256,7 +260,7 @@ class LaunchFunction(Function):
             read = _read_by((statement,), deep=False)
             wrote: set[str] = set()
         else:
-            read, wrote = _read_by((statement,)), _written_by((statement,))
+            read, wrote = _read_by((statement,)), _written_buffers((statement,))
         if read & self._written or wrote & (self._read | self._written):
             self._barrier()
         self._read |= read
@@ -268,35 +272,37 @@ class LaunchFunction(Function):
 
     def _share_iterations(self, chain: PerfectNest) -> None:
         """Distribute the iterations of loops over the threads of the block."""
-        own = {each.name for each in walk(chain[0].body) if isinstance(each, Let | Var)}
+        own_names = {
+            statement.name for statement in walk(chain[0].body) if isinstance(statement, Let | Var)
+        }
         combined: dict[str, str] = {}
-        for each in walk(chain[0].body):
-            if isinstance(each, Assign) and each.name not in own:
-                assert each.combine is not None
-                combined[each.name] = each.combine
-        whole = {name: self.variables[name] for name in combined}
+        for statement in walk(chain[0].body):
+            if isinstance(statement, Assign) and statement.name not in own_names:
+                assert statement.combine is not None
+                combined[statement.name] = statement.combine
+        full_count = {name: self.variables[name] for name in combined}
         for name, combine in combined.items():
-            dtype = whole[name][1]
+            dtype = full_count[name][1]
             kind = register_type(dtype)
             slot = self._slot(kind)
-            self.w.do(f"store {kind} {neutral(combine, dtype)}, ptr {slot}")
+            self.w.do(f"store {kind} {identity_element(combine, dtype)}, ptr {slot}")
             self.variables[name] = (slot, dtype)
         first = self.w.put(f"zext i32 {self._thread} to i64")
         count = 1
         for loop in chain:
             count *= static_extent(loop) or 0
         self._together = False
-        with self._striding(first, str(self.launch.threads), count) as iteration:
+        with self._strided_loop(first, str(self.launch.threads), count) as iteration:
             self._bind(chain, iteration, "i64")
             self.emit_loop(chain[0])
         self._together = True
         for name, combine in combined.items():
             slot, dtype = self.variables[name]
             part = self.w.put(f"load {register_type(dtype)}, ptr {slot}")
-            self.variables[name] = whole[name]
-            self._assign(name, self._combined(part, combine, dtype), combine)
+            self.variables[name] = full_count[name]
+            self._assign(name, self._reduce_over_block(part, combine, dtype), combine)
 
-    def _combined(self, value: str, combine: str, dtype: DType) -> str:
+    def _reduce_over_block(self, value: str, combine: str, dtype: DType) -> str:
         """Reduce a value over all threads of a block; each thread gets the same bits."""
         w, warps = self.w, self.launch.threads // WARP
         value = self._butterfly(value, combine, dtype, WARP)
@@ -310,34 +316,35 @@ class LaunchFunction(Function):
         w.branch(w.put(f"icmp eq i32 {lane}, 0"), first, done)
         w.begin(first)
         w.do(
-            f"store {kind} {kept}, ptr addrspace(3) {self._of_warp(f'lshr i32 {self._thread}, 5')}"
+            f"store {kind} {kept}, ptr addrspace(3) "
+            f"{self._warp_slot(f'lshr i32 {self._thread}, 5')}"
         )
         w.go(done)
         w.begin(done)
         self._barrier()
-        place = self._of_warp(f"and i32 {self._thread}, {warps - 1}")
-        value = w.put(f"load {kind}, ptr addrspace(3) {place}")
+        address = self._warp_slot(f"and i32 {self._thread}, {warps - 1}")
+        value = w.put(f"load {kind}, ptr addrspace(3) {address}")
         if dtype.is_bool:
             value = w.put(f"trunc i8 {value} to i1")
         value = self._butterfly(value, combine, dtype, warps)
         self._barrier()
         return value
 
-    def _of_warp(self, number: str) -> str:
-        at = self.w.put(number)
-        return self.w.put(f"getelementptr i64, ptr addrspace(3) @{self.name}.warps, i32 {at}")
+    def _warp_slot(self, number: str) -> str:
+        position = self.w.put(number)
+        return self.w.put(f"getelementptr i64, ptr addrspace(3) @{self.name}.warps, i32 {position}")
 
     def _butterfly(self, value: str, combine: str, dtype: DType, lanes: int) -> str:
         """Reduce a value over adjacent lanes by a butterfly exchange."""
         scalars = self.kernel.scalars
         distance = lanes // 2
         while distance:
-            other = self._shuffled(value, distance, dtype)
+            other = self._shuffle(value, distance, dtype)
             value = scalars.combine(self.w, combine, value, other, dtype)
             distance //= 2
         return value
 
-    def _shuffled(self, value: str, distance: int, dtype: DType) -> str:
+    def _shuffle(self, value: str, distance: int, dtype: DType) -> str:
         """Return the value of the lane whose number differs in one bit."""
         w, kind = self.w, register_type(dtype)
         bits = {"float": "i32", "double": "i64"}.get(kind, kind)
@@ -357,8 +364,8 @@ class LaunchFunction(Function):
         return w.put(f"bitcast {bits} {value} to {kind}") if bits != kind else value
 
     def _exchange(self, value: str, distance: int) -> str:
-        given = f"i32 -1, i32 {value}, i32 {distance}, i32 {WARP - 1}"
-        return self.w.put(f"call i32 @{SHUFFLE}({given}) convergent")
+        arguments = f"i32 -1, i32 {value}, i32 {distance}, i32 {WARP - 1}"
+        return self.w.put(f"call i32 @{SHUFFLE}({arguments}) convergent")
 
     # ---------------------------------------------------------------------------- memory
 
@@ -381,13 +388,13 @@ class LaunchFunction(Function):
         dtype = self.kernel.buffers[store.buffer].dtype
         assert store.combine is not None and is_atomic(store.combine, dtype)
         value = self.value(store.value)
-        place = self.address(store.buffer, store.indices)
-        how = _ATOMIC.get(store.combine)
+        address = self.address(store.buffer, store.indices)
+        instruction = _ATOMIC.get(store.combine)
         if dtype.is_floating:
-            how = "fadd"
-        elif how is None:
-            how = store.combine[:3] if not dtype.is_unsigned else f"u{store.combine[:3]}"
-        self.w.do(f"atomicrmw {how} ptr {place}, {memory_type(dtype)} {value} monotonic")
+            instruction = "fadd"
+        elif instruction is None:
+            instruction = store.combine[:3] if not dtype.is_unsigned else f"u{store.combine[:3]}"
+        self.w.do(f"atomicrmw {instruction} ptr {address}, {memory_type(dtype)} {value} monotonic")
 
     def _allocate(self, buffer: Buffer) -> None:
         size = max(1, buffer.bytes)
@@ -399,14 +406,14 @@ class LaunchFunction(Function):
                 )
             self.pointers[buffer.name] = self._slot(f"[{size} x i8]", ", align 16")
             return
-        at = self._block_bytes
-        self._block_bytes += rounded(size)
+        position = self._block_bytes
+        self._block_bytes += round_up(size)
         if self._block_bytes > BLOCK_BYTES:
             raise errors.UnimplementedError(
                 f"a block would need {self._block_bytes} bytes for {buffer.name}"
             )
-        place = f"getelementptr (i8, ptr addrspace(3) @{self.name}.own, i32 {at})"
-        self.pointers[buffer.name] = self.w.put(f"addrspacecast ptr addrspace(3) {place} to ptr")
+        address = f"getelementptr (i8, ptr addrspace(3) @{self.name}.own, i32 {position})"
+        self.pointers[buffer.name] = self.w.put(f"addrspacecast ptr addrspace(3) {address} to ptr")
 
     def _leave_unless(self, condition: str, code: str) -> None:
         w = self.w
@@ -423,19 +430,19 @@ class LaunchFunction(Function):
     def _call(self, call: Call) -> None:
         self._philox(call)
 
-    def _philox(self, call: Call, places: tuple[str, str] | None = None) -> None:
+    def _philox(self, call: Call, indices: tuple[str, str] | None = None) -> None:
         """Emit blocks of random words; the only routine with code for GPUs."""
         if not isinstance(call, Philox) or call.sizes:
             raise errors.UnimplementedError(f"{call.routine} has no implementation for GPUs")
         views = [self.address(view.buffer, view.indices) for view in call.views]
-        call.emit(self, Operands(call.words.dtype, views, places=places))
+        call.emit(self, Operands(call.words.dtype, views, places=indices))
 
 
-class _Meet(Statement):
+class _Barrier(Statement):
     """A barrier of the threads of a block, as a statement."""
 
 
-def neutral(combine: str, dtype: DType) -> str:
+def identity_element(combine: str, dtype: DType) -> str:
     """Return the identity element of a combiner, as an operand."""
     if combine in ("add", "bit_or", "bit_xor"):
         return literal(-0.0 if dtype.is_floating else 0, dtype)
@@ -452,9 +459,9 @@ def neutral(combine: str, dtype: DType) -> str:
     return str(-(1 << (bits - 1)) if least else (1 << (bits - 1)) - 1)
 
 
-def _touched(body: Sequence[Statement]) -> set[str]:
+def _touched_buffers(body: Sequence[Statement]) -> set[str]:
     """Return the buffers that statements read or write."""
-    return _read_by(body) | _written_by(body)
+    return _read_by(body) | _written_buffers(body)
 
 
 def _read_by(body: Sequence[Statement], deep: bool = True) -> set[str]:
@@ -463,20 +470,20 @@ def _read_by(body: Sequence[Statement], deep: bool = True) -> set[str]:
     Args:
       deep: True to include nested statements.
     """
-    found = {
+    names = {
         part.buffer
-        for each in (walk(tuple(body)) if deep else body)
-        for expression in expressions(each)
+        for statement in (walk(tuple(body)) if deep else body)
+        for expression in expressions(statement)
         for part in parts(expression)
         if isinstance(part, Load)
     }
     if deep:
-        found |= {e.buffer for e in walk(tuple(body)) if isinstance(e, Store) and e.combine}
-    return found
+        names |= {e.buffer for e in walk(tuple(body)) if isinstance(e, Store) and e.combine}
+    return names
 
 
-def _written_by(body: Sequence[Statement]) -> set[str]:
+def _written_buffers(body: Sequence[Statement]) -> set[str]:
     """Return the buffers that statements store to."""
-    found = {each.buffer for each in walk(tuple(body)) if isinstance(each, Store)}
-    calls = [each for each in walk(tuple(body)) if isinstance(each, Call)]
-    return found | {view.buffer for call in calls for view in call.views}
+    names = {statement.buffer for statement in walk(tuple(body)) if isinstance(statement, Store)}
+    calls = [statement for statement in walk(tuple(body)) if isinstance(statement, Call)]
+    return names | {view.buffer for call in calls for view in call.views}

@@ -140,7 +140,7 @@ def _groups(program: Program) -> list[Body]:
         used = [defined[name] for name in _variables(nest) if name in defined]
         first = min(used, default=len(groups))
         groups[first:] = [[each for group in groups[first:] for each in group] + list(nest)]
-        defined = {name: min(at, first) for name, at in defined.items()}
+        defined = {name: min(index, first) for name, index in defined.items()}
         defined |= {each.name: first for each in nest if isinstance(each, Let | Var)}
     return [tuple(group) for group in groups]
 
@@ -148,8 +148,8 @@ def _groups(program: Program) -> list[Body]:
 def _variables(body: Body) -> set[str]:
     return {
         part.name
-        for each in walk(body)
-        for expression in expressions(each)
+        for statement in walk(body)
+        for expression in expressions(statement)
         for part in parts(expression)
         if isinstance(part, Variable)
     }
@@ -170,8 +170,8 @@ def _launch(group: Body, buffers: Buffers, atomics: bool) -> Launch:
         shared = parallel_nests(inner, with_allocations(buffers, inner))
         if _is_by_rows(chain, inner, shared):
             longest = max(map(total_iterations, shared))
-            most = _MOST if chain else _MOST_ALONE
-            threads = min(most, max(WARP, 1 << (longest - 1).bit_length()))
+            maximum = _MOST if chain else _MOST_ALONE
+            threads = min(maximum, max(WARP, 1 << (longest - 1).bit_length()))
             return Launch(
                 LaunchKind.ROWS, group, chain, shared, atomic, total_iterations(chain), threads
             )
@@ -185,41 +185,41 @@ def _with_atomics(
     chain: PerfectNest, free: list[For], buffers: Buffers, atomics: bool
 ) -> tuple[list[For], frozenset[str]]:
     """Return the loops that atomic stores make independent, and the buffers with such stores."""
-    combined = _combined(chain[0].body, buffers, atomics)
+    combined = _combined_buffers(chain[0].body, buffers, atomics)
     more = [loop for loop in chain if is_parallel(loop, chain, buffers, combined)]
     return (more, combined) if len(more) > len(free) else (free, frozenset())
 
 
-def _combined(body: Body, buffers: Buffers, floating: bool) -> frozenset[str]:
+def _combined_buffers(body: Body, buffers: Buffers, floating: bool) -> frozenset[str]:
     """Return the buffers that a body accesses only by one atomic combiner.
 
     Args:
       floating: True to include sums of floats, which depend on the order.
     """
-    ways: dict[str, set[str | None]] = {}
-    for each in walk(body):
-        if isinstance(each, Store):
-            ways.setdefault(each.buffer, set()).add(each.combine)
+    combiners: dict[str, set[str | None]] = {}
+    for statement in walk(body):
+        if isinstance(statement, Store):
+            combiners.setdefault(statement.buffer, set()).add(statement.combine)
     read = {load.buffer for load in loads(body)}
-    found = set()
-    for buffer, how in ways.items():
+    names = set()
+    for buffer, how in combiners.items():
         combine = next(iter(how))
         if buffer in read or len(how) > 1 or combine is None or buffer not in buffers:
             continue
         dtype = buffers[buffer].dtype
         if is_atomic(combine, dtype) and (floating or not dtype.is_floating):
-            found.add(buffer)
-    return frozenset(found)
+            names.add(buffer)
+    return frozenset(names)
 
 
 def perfect_nest(loop: For) -> PerfectNest:
     """Return a loop, the only loop inside it, and so on: a perfect nest."""
-    found = [loop]
+    result = [loop]
     while True:
-        *names, last = found[-1].body
-        if not isinstance(last, For) or not all(isinstance(each, Let) for each in names):
-            return tuple(found)
-        found.append(last)
+        *names, last = result[-1].body
+        if not isinstance(last, For) or not all(isinstance(name, Let) for name in names):
+            return tuple(result)
+        result.append(last)
 
 
 def total_iterations(chain: Iterable[For]) -> int:
@@ -252,13 +252,15 @@ def disjoint_buffers(loop: For, buffers: Buffers) -> frozenset[str]:
     For example `s[4 * i + j]` with j below 4: the range of the inner index proves it.
     """
     effects = effects_of(loop.body, buffers)
-    inner = {each.variable: each for each in walk(loop.body) if isinstance(each, For)}
-    extents = {name: static_extent(each) for name, each in inner.items()}
+    inner = {
+        statement.variable: statement for statement in walk(loop.body) if isinstance(statement, For)
+    }
+    extents = {name: static_extent(statement) for name, statement in inner.items()}
     names: dict[str, Expr] = {}
-    for each in walk(loop.body):
-        if isinstance(each, Let) and each.value.dtype is INDEX:
-            names[each.name] = substitute(each.value, names)
-    defined = {each.name for each in walk(loop.body) if isinstance(each, Let | Var)}
+    for statement in walk(loop.body):
+        if isinstance(statement, Let) and statement.value.dtype is INDEX:
+            names[statement.name] = substitute(statement.value, names)
+    defined = {statement.name for statement in walk(loop.body) if isinstance(statement, Let | Var)}
 
     def begin_of(index: Expr) -> dict[str, int] | None:
         """Return the start of the range of an index in one iteration; None if unknown."""
@@ -275,10 +277,12 @@ def disjoint_buffers(loop: For, buffers: Buffers) -> frozenset[str]:
 
     found = set()
     for buffer in effects.writes:
-        known = [place for place in accesses(effects, buffer) if place is not None]
-        if len(known) == len(list(accesses(effects, buffer))) and any(
-            begins[0] is not None and all(each == begins[0] for each in begins)
-            for begins in (list(map(begin_of, indices)) for indices in zip(*known, strict=True))
+        known_values = [place for place in accesses(effects, buffer) if place is not None]
+        if len(known_values) == len(list(accesses(effects, buffer))) and any(
+            begins[0] is not None and all(statement == begins[0] for statement in begins)
+            for begins in (
+                list(map(begin_of, indices)) for indices in zip(*known_values, strict=True)
+            )
         ):
             found.add(buffer)
     return frozenset(found)
@@ -286,23 +290,23 @@ def disjoint_buffers(loop: For, buffers: Buffers) -> frozenset[str]:
 
 def parallel_nests(body: Body, buffers: Buffers) -> tuple[PerfectNest, ...]:
     """Return the nests of independent loops whose iterations the threads of a block divide."""
-    found: list[PerfectNest] = []
-    for each in body:
-        if isinstance(each, For):
-            chain = parallel_prefix(each, buffers)
-            inside = with_allocations(buffers, each.body)
-            found += [chain] if chain else parallel_nests(each.body, inside)
-        elif isinstance(each, If):
-            for side in (each.then, each.otherwise):
-                found += parallel_nests(side, with_allocations(buffers, side))
-        elif isinstance(each, While):
-            found += parallel_nests(each.body, with_allocations(buffers, each.body))
-    return tuple(found)
+    results: list[PerfectNest] = []
+    for statement in body:
+        if isinstance(statement, For):
+            chain = parallel_prefix(statement, buffers)
+            inner_buffers = with_allocations(buffers, statement.body)
+            results += [chain] if chain else parallel_nests(statement.body, inner_buffers)
+        elif isinstance(statement, If):
+            for side in (statement.then, statement.otherwise):
+                results += parallel_nests(side, with_allocations(buffers, side))
+        elif isinstance(statement, While):
+            results += parallel_nests(statement.body, with_allocations(buffers, statement.body))
+    return tuple(results)
 
 
 def parallel_prefix(loop: For, buffers: Buffers) -> PerfectNest:
     """Return the leading loops of a nest whose iterations may run in any order."""
-    found: list[For] = []
+    results: list[For] = []
     chain = perfect_nest(loop)
     for each in chain:
         free = static_extent(each) is not None and can_reorder(
@@ -312,8 +316,8 @@ def parallel_prefix(loop: For, buffers: Buffers) -> PerfectNest:
         read = effects_of(outside, buffers).reads.keys()
         if not free or not read.isdisjoint(effects_of(each.body, buffers).writes):
             break
-        found.append(each)
-    return tuple(found)
+        results.append(each)
+    return tuple(results)
 
 
 def _is_by_rows(chain: PerfectNest, inner: Body, shared: Sequence[PerfectNest]) -> bool:
@@ -324,36 +328,36 @@ def _is_by_rows(chain: PerfectNest, inner: Body, shared: Sequence[PerfectNest]) 
         or _has_other_loops(inner, shared)
     ):
         return False
-    if any(isinstance(each, Call) for each in walk(inner)):
+    if any(isinstance(statement, Call) for statement in walk(inner)):
         return False
     if total_iterations(chain) < _FEW // WARP:
         return True
-    return _neighbours(inner, {each[-1].variable for each in shared}) >= _neighbours(
-        inner, {chain[-1].variable}
-    )
+    return _num_coalesced(
+        inner, {statement[-1].variable for statement in shared}
+    ) >= _num_coalesced(inner, {chain[-1].variable})
 
 
 def _has_other_loops(body: Body, shared: Sequence[PerfectNest]) -> bool:
     """Return True if a body has loops that all threads of a block would repeat."""
     first = {id(chain[0]) for chain in shared}
 
-    def other(each: Statement) -> bool:
-        if isinstance(each, While):
+    def other(statement: Statement) -> bool:
+        if isinstance(statement, While):
             return True
-        if isinstance(each, If):
-            return any(map(other, (*each.then, *each.otherwise)))
-        if not isinstance(each, For) or id(each) in first:
+        if isinstance(statement, If):
+            return any(map(other, (*statement.then, *statement.otherwise)))
+        if not isinstance(statement, For) or id(statement) in first:
             return False
-        inside = any(id(deeper) in first for deeper in walk(each.body))
-        return not inside or any(map(other, each.body))
+        inside = any(id(deeper) in first for deeper in walk(statement.body))
+        return not inside or any(map(other, statement.body))
 
     return any(map(other, body))
 
 
-def _neighbours(body: Body, variables: set[str]) -> int:
+def _num_coalesced(body: Body, variables: set[str]) -> int:
     """Return the number of accesses that are contiguous across iterations of some loops."""
     accesses = [load.indices for load in loads(body)]
-    accesses += [each.indices for each in walk(body) if isinstance(each, Store)]
+    accesses += [statement.indices for statement in walk(body) if isinstance(statement, Store)]
     count = 0
     for indices in accesses:
         terms = affine(indices[-1]) if indices else None
@@ -363,4 +367,6 @@ def _neighbours(body: Body, variables: set[str]) -> int:
 
 def allocated_bytes(body: Body) -> int:
     """Return the size of the buffers that a body allocates, in bytes."""
-    return sum(each.buffer.bytes for each in walk(body) if isinstance(each, Allocate))
+    return sum(
+        statement.buffer.bytes for statement in walk(body) if isinstance(statement, Allocate)
+    )

@@ -7,7 +7,7 @@ from typing import Final
 
 from weft_compiler.codegen.kernel import Kernel
 from weft_compiler.codegen.mathematics import library
-from weft_compiler.codegen.memory import Place, Plan, arrange
+from weft_compiler.codegen.memory import Allocation, Plan, arrange
 from weft_compiler.codegen.module import require_supported
 from weft_compiler.codegen.options import Options
 from weft_compiler.codegen.scalars import Scalars
@@ -65,8 +65,10 @@ class GpuModule:
 
 def target_of_capability(major: int, minor: int) -> Target:
     """Return the newest supported architecture whose code a GPU can run."""
-    known = [each for each in ARCHITECTURES if each <= 10 * major + minor]
-    return Target(TRIPLE, f"sm_{max(known, default=ARCHITECTURES[0])}", "", alone=True)
+    known_values = [
+        architecture for architecture in ARCHITECTURES if architecture <= 10 * major + minor
+    ]
+    return Target(TRIPLE, f"sm_{max(known_values, default=ARCHITECTURES[0])}", "", alone=True)
 
 
 def gpu_module(
@@ -84,8 +86,8 @@ def gpu_module(
     plan = _plan(program, launches)
     scalars = Scalars(target, contract)
     kernel = Kernel(program, plan, scalars, Options(contract=contract, threads=False))
-    functions = [LaunchFunction(kernel, each, at) for at, each in enumerate(launches, 1)]
-    texts = [each.write() for each in functions]
+    functions = [LaunchFunction(kernel, launch, index) for index, launch in enumerate(launches, 1)]
+    texts = [launch.write() for launch in functions]
     whole = "\n".join(
         [
             f'target datalayout = "{data_layout(target)}"',
@@ -100,16 +102,16 @@ def gpu_module(
     )
     steps = [
         Step(
-            each.name,
-            each.launch.blocks,
-            each.launch.threads,
-            tuple(each.buffers),
-            each.launch.body,
+            launch.name,
+            launch.launch.blocks,
+            launch.launch.threads,
+            tuple(launch.buffers),
+            launch.launch.body,
         )
-        for each in functions
-        if each.launch.count
+        for launch in functions
+        if launch.launch.count
     ]
-    messages = [each.message for each in walk(program.body) if isinstance(each, Check)]
+    messages = [launch.message for launch in walk(program.body) if isinstance(launch, Check)]
     return GpuModule(whole, target, tuple(steps), plan.shared, tuple(messages))
 
 
@@ -122,28 +124,30 @@ def ptx_of(module: GpuModule) -> str:
     def compiled() -> bytes:
         return assembly(module.text, module.target).encode()
 
-    return cache.object_of("ptx", module.text, module.target, compiled).decode()
+    return cache.compile_object("ptx", module.text, module.target, compiled).decode()
 
 
 def _plan(program: Program, launches: list[Launch]) -> Plan:
     """Plan the locations of the buffers that several launches may use."""
-    touched = [_touched(launch.body) for launch in launches]
-    places = []
-    for each in program.body:
-        if isinstance(each, Allocate):
-            users = [at for at, names in enumerate(touched) if each.buffer.name in names]
+    touched_names = [_touched_buffers(launch.body) for launch in launches]
+    indices = []
+    for statement in program.body:
+        if isinstance(statement, Allocate):
+            users = [
+                index for index, names in enumerate(touched_names) if statement.buffer.name in names
+            ]
             if users:
-                places.append(Place(each.buffer, "shared", users[0], users[-1]))
-    size = arrange(places)
-    return Plan({place.buffer.name: place for place in places}, size, 0)
+                indices.append(Allocation(statement.buffer, "shared", users[0], users[-1]))
+    size = arrange(indices)
+    return Plan({place.buffer.name: place for place in indices}, size, 0)
 
 
-def _touched(body: Body) -> set[str]:
-    found = {each.buffer for each in walk(body) if isinstance(each, Store)}
-    return found | {
+def _touched_buffers(body: Body) -> set[str]:
+    names = {statement.buffer for statement in walk(body) if isinstance(statement, Store)}
+    return names | {
         part.buffer
-        for each in walk(body)
-        for expression in expressions(each)
+        for statement in walk(body)
+        for expression in expressions(statement)
         for part in parts(expression)
         if isinstance(part, Load)
     }

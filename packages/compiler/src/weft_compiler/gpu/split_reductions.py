@@ -103,16 +103,18 @@ def _split(
 ) -> Program:
     buffers = with_allocations(interface_buffers(program), program.body)
     names = Names(program)
-    begins: list[Statement] = [each for each in program.body if isinstance(each, Allocate)]
+    begins: list[Statement] = [
+        statement for statement in program.body if isinstance(statement, Allocate)
+    ]
     body: list[Statement] = []
     for nest in nests_of(program):
-        found = find(nest, buffers)
-        if found is None:
+        result = find(nest, buffers)
+        if result is None:
             body += nest
             continue
-        totals = ", ".join([each.name for each in found.totals])
-        context.applied(totals, "combined from %d parts", found.parts)
-        allocated, statements = found.cut(names)
+        totals = ", ".join([statement.name for statement in result.totals])
+        context.record_applied(totals, "combined from %d parts", result.parts)
+        allocated, statements = result.cut(names)
         begins += allocated
         body += statements
     return with_body(program, (*begins, *body))
@@ -170,46 +172,50 @@ class _ReductionNest:
 
     def cut(self, names: Names) -> tuple[Body, Body]:
         """Return buffers for the partial results, and the statements that replace the nest."""
-        blocks, inner, body = self._divided(names)
-        at = tuple([Variable(INDEX, loop.variable) for loop in (*blocks, *self.kept)])
+        blocks, inner, body = self._split_loops(names)
+        indices = tuple([Variable(INDEX, loop.variable) for loop in (*blocks, *self.kept)])
         shape = tuple([static_extent(loop) or 0 for loop in (*blocks, *self.kept)])
-        own = {each.name: names.new(f"{each.name}_own") for each in self.totals}
-        begin = [Var(own[each.name], each.neutral) for each in self.totals]
-        inside = (*begin, *nested(inner, _Accumulation(own).rewrite_body(body)))
+        own = {total.name: names.new(f"{total.name}_own") for total in self.totals}
+        begin = [Var(own[total.name], total.neutral) for total in self.totals]
+        inside = (*begin, *wrap_in_loops(inner, _Accumulation(own).rewrite_body(body)))
         if not blocks and self.around is None:
-            ends = [self._stored(each, own[each.name]) for each in self.totals]
-            return (), nested(self.kept, (*inside, *ends))
+            ends = [self._store_totals(total, own[total.name]) for total in self.totals]
+            return (), wrap_in_loops(self.kept, (*inside, *ends))
         buffers = {
-            each.name: Buffer(names.new(f"{each.name}_parts"), each.dtype, shape)
-            for each in self.totals
+            total.name: Buffer(names.new(f"{total.name}_parts"), total.dtype, shape)
+            for total in self.totals
         }
         ends = [
-            Store(buffers[each.name].name, at, Variable(each.dtype, own[each.name]))
-            for each in self.totals
+            Store(buffers[total.name].name, indices, Variable(total.dtype, own[total.name]))
+            for total in self.totals
         ]
-        first = nested((*blocks, *self.kept), (*inside, *ends))
-        loaded = {k: Load(each.dtype, each.name, at) for k, each in buffers.items()}
-        second = self._whole(blocks, loaded, names)
+        first = wrap_in_loops((*blocks, *self.kept), (*inside, *ends))
+        loaded = {k: Load(total.dtype, total.name, indices) for k, total in buffers.items()}
+        second = self._combining_loops(blocks, loaded, names)
         return tuple(map(Allocate, buffers.values())), (*first, *second)
 
-    def _whole(self, blocks: PerfectNest, parts: Mapping[str, Load], names: Names) -> Body:
+    def _combining_loops(
+        self, blocks: PerfectNest, parts: Mapping[str, Load], names: Names
+    ) -> Body:
         """Return the loops that combine the partial results."""
         if self.around is not None:
-            steps = [Assign(each.name, parts[each.name], each.combine) for each in self.totals]
+            steps = [Assign(total.name, parts[total.name], total.combine) for total in self.totals]
             before, after = self.around
-            return nested(self.kept, (*before, *nested(blocks, steps), *after))
-        whole = {each.name: names.new(f"{each.name}_whole") for each in self.totals}
-        begin = [Var(whole[each.name], each.neutral) for each in self.totals]
-        steps = [Assign(whole[each.name], parts[each.name], each.combine) for each in self.totals]
-        ends = [self._stored(each, whole[each.name]) for each in self.totals]
-        return nested(self.kept, (*begin, *nested(blocks, steps), *ends))
+            return wrap_in_loops(self.kept, (*before, *wrap_in_loops(blocks, steps), *after))
+        whole = {total.name: names.new(f"{total.name}_whole") for total in self.totals}
+        begin = [Var(whole[total.name], total.neutral) for total in self.totals]
+        steps = [
+            Assign(whole[total.name], parts[total.name], total.combine) for total in self.totals
+        ]
+        ends = [self._store_totals(total, whole[total.name]) for total in self.totals]
+        return wrap_in_loops(self.kept, (*begin, *wrap_in_loops(blocks, steps), *ends))
 
-    def _divided(self, names: Names) -> tuple[PerfectNest, PerfectNest, Body]:
+    def _split_loops(self, names: Names) -> tuple[PerfectNest, PerfectNest, Body]:
         """Return the loops over the parts, the loops within each part, and the body."""
         blocks: list[For] = []
-        rest, body, wanted = list(self.summed), self.body, self.parts
-        while rest and wanted > 1:
-            loop = rest.pop(0)
+        remainder, body, wanted = list(self.summed), self.body, self.parts
+        while remainder and wanted > 1:
+            loop = remainder.pop(0)
             extent = static_extent(loop) or 0
             if extent <= wanted:
                 blocks.append(loop)
@@ -224,11 +230,11 @@ class _ReductionNest:
             body = _for_iteration(
                 body, loop.variable, iteration, extent if extent % length else None, names
             )
-            rest.insert(0, within_block)
+            remainder.insert(0, within_block)
             break
-        return tuple(blocks), tuple(rest), body
+        return tuple(blocks), tuple(remainder), body
 
-    def _stored(self, total: _Total, own: str) -> Statement:
+    def _store_totals(self, total: _Total, own: str) -> Statement:
         assert total.place is not None
         return Store(total.name, total.place, Variable(total.dtype, own), total.combine)
 
@@ -239,9 +245,14 @@ def _for_iteration(
     """Return a body for one iteration, guarded by a bound."""
     if below is None:
         return substitute_body(body, {variable: iteration})
-    at = Variable(INDEX, names.new(variable))  # a name, because ranges are tracked by name
-    body = substitute_body(body, {variable: at})
-    return (Let(at.name, iteration), If(apply("less", at, index(below)), body))
+    index_variable = Variable(
+        INDEX, names.new(variable)
+    )  # a name, because ranges are tracked by name
+    body = substitute_body(body, {variable: index_variable})
+    return (
+        Let(index_variable.name, iteration),
+        If(apply("less", index_variable, index(below)), body),
+    )
 
 
 def _of_buffers(nest: Body, buffers: Buffers) -> _ReductionNest | None:
@@ -253,52 +264,58 @@ def _of_buffers(nest: Body, buffers: Buffers) -> _ReductionNest | None:
     if len(nest) > 1 or not isinstance(only, For) or _has_others(nest):
         return None
     chain = perfect_nest(only)
-    names, body = _pushed_in(chain)
-    totals = _stored_totals(body, buffers)
-    combined = frozenset(each.name for each in totals)
-    kept = tuple([loop for loop in chain if is_parallel(loop, chain, buffers)])
-    summed = tuple([loop for loop in chain if loop not in kept])
+    names, body = _push_in(chain)
+    totals = _find_stored_totals(body, buffers)
+    combined = frozenset(total.name for total in totals)
+    kept_loops = tuple([loop for loop in chain if is_parallel(loop, chain, buffers)])
+    summed = tuple([loop for loop in chain if loop not in kept_loops])
     if not totals or not summed or not _are_free(chain, buffers, combined):
         return None
-    within_nest = _defined(nest) - {loop.variable for loop in kept}
-    if any(variable_names(each.place or ()) & within_nest for each in totals):
+    within_nest = _defined_names(nest) - {loop.variable for loop in kept_loops}
+    if any(variable_names(total.place or ()) & within_nest for total in totals):
         return None
     if any(load.buffer in combined for load in loads((*names, *body))):
         return None
-    parts = min(total_iterations(summed) // COLUMN, -(-_THREADS // max(1, total_iterations(kept))))
-    return _ReductionNest(totals, kept, summed, (*names, *body), parts)
+    parts = min(
+        total_iterations(summed) // COLUMN, -(-_THREADS // max(1, total_iterations(kept_loops)))
+    )
+    return _ReductionNest(totals, kept_loops, summed, (*names, *body), parts)
 
 
 def _of_variables(nest: Body, buffers: Buffers) -> _ReductionNest | None:
     """Return a nest as a reduction into variables, of the whole program or for each of few rows."""
     only = nest[0]
     kept: PerfectNest = perfect_nest(only) if len(nest) == 1 and isinstance(only, For) else ()
-    names, body = _pushed_in(kept) if kept else ((), nest)
-    at = [k for k, each in enumerate(body) if isinstance(each, For)]
-    if len(at) != 1 or _has_others(nest) or not _are_free(kept, buffers):
+    names, body = _push_in(kept) if kept else ((), nest)
+    index = [k for k, statement in enumerate(body) if isinstance(statement, For)]
+    if len(index) != 1 or _has_others(nest) or not _are_free(kept, buffers):
         return None
-    loop, before, after = body[at[0]], (*names, *body[: at[0]]), body[at[0] + 1 :]
+    loop, before, after = body[index[0]], (*names, *body[: index[0]]), body[index[0] + 1 :]
     assert isinstance(loop, For)
-    inside = with_allocations(buffers, body)
-    summed = parallel_prefix(loop, inside)
+    inner_buffers = with_allocations(buffers, body)
+    summed = parallel_prefix(loop, inner_buffers)
     rows, length = max(1, total_iterations(kept)), total_iterations(summed)
     if not summed or rows >= FEW_ROWS or length < LONG:
         return None
-    totals = _assigned_totals(loop)
-    first = {each.name for each in before if isinstance(each, Var)}
-    written = effects_of((loop,), inside).writes.keys()
+    totals = _find_assigned_totals(loop)
+    first = {statement.name for statement in before if isinstance(statement, Var)}
+    written = effects_of((loop,), inner_buffers).writes.keys()
     values: dict[str, Expr] = {}
-    for each in before:
-        if isinstance(each, Let):
-            values[each.name] = substitute(each.value, values)
-        elif not isinstance(each, Var):
+    for statement in before:
+        if isinstance(statement, Let):
+            values[statement.name] = substitute(statement.value, values)
+        elif not isinstance(statement, Var):
             return None
-    if not totals or {each.name for each in totals} != first or _loaded(values) & written:
+    if (
+        not totals
+        or {statement.name for statement in totals} != first
+        or _loaded_buffers(values) & written
+    ):
         return None
-    inner_names, inner = _pushed_in(summed)
+    inner_names, inner = _push_in(summed)
     inner = substitute_body((*inner_names, *inner), values)
     if used_names(inner) & first or not all(
-        isinstance(each, Let | Store | Assign) for each in after
+        isinstance(statement, Let | Store | Assign) for statement in after
     ):
         return None
     parts = min(length // PART, -(-_MOST // rows))
@@ -308,14 +325,15 @@ def _of_variables(nest: Body, buffers: Buffers) -> _ReductionNest | None:
 def _has_others(nest: Body) -> bool:
     """Return True if a nest has calls or loops of unknown trip count, which prevent splitting."""
     return any(
-        isinstance(each, Call | While) or (isinstance(each, For) and static_extent(each) is None)
-        for each in walk(nest)
+        isinstance(statement, Call | While)
+        or (isinstance(statement, For) and static_extent(statement) is None)
+        for statement in walk(nest)
     )
 
 
-def _pushed_in(chain: PerfectNest) -> tuple[Body, Body]:
+def _push_in(chain: PerfectNest) -> tuple[Body, Body]:
     """Move the names that are defined between the loops of a nest into its body."""
-    names = [each for loop in chain[:-1] for each in loop.body[:-1]]
+    names = [statement for loop in chain[:-1] for statement in loop.body[:-1]]
     return tuple(names), chain[-1].body
 
 
@@ -323,40 +341,46 @@ def _are_free(chain: PerfectNest, buffers: Buffers, combined: frozenset[str] = f
     return all(is_parallel(loop, chain, buffers, combined) for loop in chain)
 
 
-def _stored_totals(body: Body, buffers: Buffers) -> tuple[_Total, ...]:
+def _find_stored_totals(body: Body, buffers: Buffers) -> tuple[_Total, ...]:
     """Return the elements of outer buffers that a body combines values into, once each."""
-    stores = [each for each in walk(body) if isinstance(each, Store)]
-    names = [each.buffer for each in stores]
+    stores = [statement for statement in walk(body) if isinstance(statement, Store)]
+    names = [statement.buffer for statement in stores]
     return tuple(
         [
-            _Total(each.buffer, each.combine, each.value.dtype, each.indices)
-            for each in stores
-            if each.combine is not None and each.buffer in buffers and names.count(each.buffer) == 1
+            _Total(statement.buffer, statement.combine, statement.value.dtype, statement.indices)
+            for statement in stores
+            if statement.combine is not None
+            and statement.buffer in buffers
+            and names.count(statement.buffer) == 1
         ]
     )
 
 
-def _assigned_totals(loop: For) -> tuple[_Total, ...]:
+def _find_assigned_totals(loop: For) -> tuple[_Total, ...]:
     """Return the variables defined outside that a loop combines values into."""
-    own = {each.name for each in walk(loop.body) if isinstance(each, Let | Var)}
-    found: dict[str, _Total] = {}
-    for each in walk(loop.body):
-        if isinstance(each, Assign) and each.name not in own:
-            assert each.combine is not None, "the loop's turns are free"
-            found[each.name] = _Total(each.name, each.combine, each.value.dtype, None)
-    return tuple(found.values())
+    own_names = {
+        statement.name for statement in walk(loop.body) if isinstance(statement, Let | Var)
+    }
+    names: dict[str, _Total] = {}
+    for statement in walk(loop.body):
+        if isinstance(statement, Assign) and statement.name not in own_names:
+            assert statement.combine is not None, "the loop's turns are free"
+            names[statement.name] = _Total(
+                statement.name, statement.combine, statement.value.dtype, None
+            )
+    return tuple(names.values())
 
 
-def _defined(nest: Body) -> set[str]:
+def _defined_names(nest: Body) -> set[str]:
     """Return the names that a nest defines, including loop variables."""
-    names = {each.name for each in walk(nest) if isinstance(each, Let | Var)}
-    return names | {each.variable for each in walk(nest) if isinstance(each, For)}
+    names = {statement.name for statement in walk(nest) if isinstance(statement, Let | Var)}
+    return names | {statement.variable for statement in walk(nest) if isinstance(statement, For)}
 
 
-def _loaded(values: Mapping[str, Expr]) -> set[str]:
+def _loaded_buffers(values: Mapping[str, Expr]) -> set[str]:
     """Return the buffers that expressions load from."""
-    found = [part for each in values.values() for part in parts_of(each)]
-    return {part.buffer for part in found if isinstance(part, Load)}
+    result = [part for value in values.values() for part in parts_of(value)]
+    return {part.buffer for part in result if isinstance(part, Load)}
 
 
 class _Accumulation(StatementMutator):
@@ -378,9 +402,9 @@ class _Accumulation(StatementMutator):
         return super().rewrite_statement(statement)
 
 
-def nested(chain: Sequence[For], body: Sequence[Statement]) -> Body:
+def wrap_in_loops(chain: Sequence[For], body: Sequence[Statement]) -> Body:
     """Wrap a body in copies of loops."""
-    found = tuple(body)
+    result = tuple(body)
     for loop in reversed(chain):
-        found = (For(loop.variable, loop.extent, found),)
-    return found
+        result = (For(loop.variable, loop.extent, result),)
+    return result

@@ -5,7 +5,7 @@ primitives that `weft_graph.ir.scalar` declares, whose meaning it shares: intege
 floating point follows IEEE 754.  Indices are expressions of type int64.
 
 Subexpressions are not shared: a value that is used twice should be a `Let`. `==` compares identity;
-  `same` compares structure.
+  `is_same` compares structure.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def mul(*factors: Expr) -> Expr:
     return reduce(lambda x, y: apply("mul", x, y), factors)
 
 
-def of_scalar(
+def scalar_expression(
     definition: Scalar,
     inputs: Callable[[int], Expr],
     attribute: Callable[[str], bool | int | float] | None = None,
@@ -246,7 +246,7 @@ def substitute(expression: Expr, values: Mapping[str, Expr]) -> Expr:
     return replace_children(expression, new)
 
 
-def same(x: Expr, y: Expr) -> bool:
+def is_same(x: Expr, y: Expr) -> bool:
     """Return True if two expressions have the same structure."""
     return x is y or str(x) == str(y)
 

@@ -54,12 +54,12 @@ def modulo(x: Operand, y: int) -> Expr:
     return index(0) if y == 1 else apply("floor_mod", x, index(y))
 
 
-def clamped(x: Operand, size: int) -> Expr:
+def clamp_index(x: Operand, size: int) -> Expr:
     """Clamp an index to [0, size), for a positive size."""
     return apply("clamp", _expression(x), index(0), index(size - 1))
 
 
-def inside(x: Operand, size: int) -> Expr:
+def is_inside(x: Operand, size: int) -> Expr:
     """Return the condition that an index is in [0, size)."""
     x = _expression(x)
     return apply("bit_and", apply("greater_equal", x, index(0)), apply("less", x, index(size)))
@@ -70,7 +70,7 @@ def is_number(x: Operand, value: int) -> bool:
     return x == value if isinstance(x, int) else isinstance(x, Constant) and x.value == value
 
 
-def flattened(indices: Sequence[Operand], shape: Sequence[int]) -> Expr:
+def flatten_indices(indices: Sequence[Operand], shape: Sequence[int]) -> Expr:
     """Return the flat index of an element of a dense tensor, from its indices."""
     total: Expr = index(0)
     for axis, position in enumerate(indices):
@@ -78,7 +78,7 @@ def flattened(indices: Sequence[Operand], shape: Sequence[int]) -> Expr:
     return total
 
 
-def unflattened(position: Operand, shape: Sequence[int]) -> list[Expr]:
+def unflatten_index(position: Operand, shape: Sequence[int]) -> list[Expr]:
     """Return the indices of the element at a flat index."""
     indices = []
     for axis, size in enumerate(shape):
@@ -87,7 +87,9 @@ def unflattened(position: Operand, shape: Sequence[int]) -> list[Expr]:
     return indices
 
 
-def reshaped(indices: Sequence[Operand], shape: Sequence[int], other: Sequence[int]) -> list[Expr]:
+def reshape_indices(
+    indices: Sequence[Operand], shape: Sequence[int], other: Sequence[int]
+) -> list[Expr]:
     """Return the indices of the same element in a tensor of another shape.
 
     Dimensions are flattened only where necessary: [2, 3, 4] and [6, 4] share the last.
@@ -107,7 +109,7 @@ def reshaped(indices: Sequence[Operand], shape: Sequence[int], other: Sequence[i
                 end_a += 1
             else:
                 end_b += 1
-        exprs += unflattened(flattened(indices[a:end_a], shape[a:end_a]), other[b:end_b])
+        exprs += unflatten_index(flatten_indices(indices[a:end_a], shape[a:end_a]), other[b:end_b])
         a, b = end_a, end_b
     return exprs
 

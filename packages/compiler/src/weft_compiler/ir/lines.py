@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LinearFunction:
     """The linear function slope·n + offset; the slope of a constant number is 0."""
 
     slope: int
@@ -18,7 +18,7 @@ class Line:
         return self.slope * size + self.offset if self.slope else self.offset
 
     @classmethod
-    def through(cls, x: float, y: float, first: int, second: int) -> Line | None:
+    def through(cls, x: float, y: float, first: int, second: int) -> LinearFunction | None:
         """Return the line through two numbers at two sizes; None if its slope is not an integer."""
         if is_same(x, y):
             return cls(0, x)

@@ -15,10 +15,10 @@ from weft_compiler.ir.expressions import (
     Variable,
     apply,
     index,
+    is_same,
     number,
-    same,
 )
-from weft_compiler.ir.indices import Operand, plus, reshaped, times
+from weft_compiler.ir.indices import Operand, plus, reshape_indices, times
 from weft_compiler.ir.program import Body, Buffer, For, Store
 
 Unique = Callable[[str], str]
@@ -40,7 +40,7 @@ def load(buffer: Buffer, shape: Sequence[int], position: Sequence[Operand]) -> L
 
     `position` is its position in `shape`, which may differ from the buffer's shape.
     """
-    return Load(buffer.dtype, buffer.name, tuple(reshaped(position, shape, buffer.shape)))
+    return Load(buffer.dtype, buffer.name, tuple(reshape_indices(position, shape, buffer.shape)))
 
 
 def fill(unique: Unique, buffer: Buffer, value: Expr) -> Body:
@@ -90,7 +90,7 @@ def num_iterations(loop: For) -> Fraction | None:
                     extent,
                 ),
             ),
-        ) if start is not None and same(start, first):
+        ) if start is not None and is_same(start, first):
             if not isinstance(extent, Constant):
                 return Fraction(int(size))
             return Fraction(int(extent.value), -(-int(extent.value) // int(size)))

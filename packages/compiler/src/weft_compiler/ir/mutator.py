@@ -44,7 +44,7 @@ class Mutator:
                 new += result
             else:
                 new.append(result)
-        return unless_same(body, new)
+        return keep_if_unchanged(body, new)
 
     def rewrite_statement(self, statement: Statement) -> Statement | Body:
         """Return a statement whose expressions and bodies are rewritten."""
@@ -136,14 +136,14 @@ def map_expressions(statement: S, change: Callable[[Expr], Expr]) -> S:
     match statement:
         case For(extent=extent, start=start):
             first = None if start is None else change(start)
-            return _changed(statement, start=first, extent=change(extent))
+            return _with_fields(statement, start=first, extent=change(extent))
         case While(condition=value) | If(condition=value) | Check(condition=value):
-            return _changed(statement, condition=change(value))
+            return _with_fields(statement, condition=change(value))
         case Let(value=value) | Var(value=value) | Assign(value=value):
-            return _changed(statement, value=change(value))
+            return _with_fields(statement, value=change(value))
         case Store(indices=indices, value=value):
             new = tuple([change(index) for index in indices])
-            return _changed(statement, indices=new, value=change(value))
+            return _with_fields(statement, indices=new, value=change(value))
         case Call(sizes=sizes):
             names = operand_names(type(statement))
             views = dict(zip(names.views, map(change, statement.views), strict=True))
@@ -151,7 +151,9 @@ def map_expressions(statement: S, change: Callable[[Expr], Expr]) -> S:
             numbers = dict(zip(names.numbers, map(change, statement.numbers), strict=True))
             new_sizes = tuple([(name, change(size)) for name, size in sizes])
             unchanged = all(old[1] is new[1] for old, new in zip(sizes, new_sizes, strict=True))
-            return _changed(statement, **views, **numbers, sizes=sizes if unchanged else new_sizes)
+            return _with_fields(
+                statement, **views, **numbers, sizes=sizes if unchanged else new_sizes
+            )
     assert isinstance(statement, Allocate)
     return statement
 
@@ -159,15 +161,15 @@ def map_expressions(statement: S, change: Callable[[Expr], Expr]) -> S:
 def map_bodies(statement: S, change: Callable[[Body], Body]) -> S:
     """Return a statement with each of its bodies changed."""
     if isinstance(statement, For | While):
-        return _changed(statement, body=change(statement.body))
+        return _with_fields(statement, body=change(statement.body))
     if isinstance(statement, If):
-        return _changed(
+        return _with_fields(
             statement, then=change(statement.then), otherwise=change(statement.otherwise)
         )
     return statement
 
 
-def unless_same(old: Body, new: list[Statement]) -> Body:
+def keep_if_unchanged(old: Body, new: list[Statement]) -> Body:
     """Return the new statements as a body; if they equal those of the old body, return that one."""
     return old if len(old) == len(new) and all(map(operator.is_, old, new)) else tuple(new)
 
@@ -178,7 +180,7 @@ def with_body(program: Program, body: Body) -> Program:
     return program if unchanged else replace(program, body=body)
 
 
-def _changed(statement: S, **new: object) -> S:
+def _with_fields(statement: S, **new: object) -> S:
     """Return a statement with other fields.
 
     If all fields are the same, return the statement itself.

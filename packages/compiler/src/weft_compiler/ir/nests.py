@@ -44,13 +44,13 @@ def nests_of(program: Program) -> list[Body]:
     nests: list[list[Statement]] = []
     for statement in program.body:
         if not isinstance(statement, Allocate):
-            if not nests or not _belongs(statement, nests[-1]):
+            if not nests or not _is_same_part(statement, nests[-1]):
                 nests.append([])
             nests[-1].append(statement)
     return [tuple(nest) for nest in nests]
 
 
-def _belongs(statement: Statement, nest: Sequence[Statement]) -> bool:
+def _is_same_part(statement: Statement, nest: Sequence[Statement]) -> bool:
     """Return True if a statement belongs to the same part as the previous ones."""
     has_loop = any(isinstance(each, For | While | If | Call) for each in nest)
     has_variable = any(isinstance(each, Var) for each in nest)
@@ -62,12 +62,12 @@ def _belongs(statement: Statement, nest: Sequence[Statement]) -> bool:
 
 def defined_names(nest: Body) -> set[str]:
     """Return the buffers that a nest stores to, the names that it defines, and its checks."""
-    names = {each.buffer for each in walk(nest) if isinstance(each, Store)}
-    names |= {each.name for each in walk(nest) if isinstance(each, Let | Var)}
-    names |= {each.message for each in walk(nest) if isinstance(each, Check)}
-    for each in walk(nest):
-        if isinstance(each, Call):
-            names |= {view.buffer for view in each.outputs}
+    names = {statement.buffer for statement in walk(nest) if isinstance(statement, Store)}
+    names |= {statement.name for statement in walk(nest) if isinstance(statement, Let | Var)}
+    names |= {statement.message for statement in walk(nest) if isinstance(statement, Check)}
+    for statement in walk(nest):
+        if isinstance(statement, Call):
+            names |= {view.buffer for view in statement.outputs}
     return names
 
 
@@ -83,17 +83,17 @@ def flops(nest: Body) -> int | None:
 
 def _flops(nest: Body) -> Fraction | None:
     count = Fraction(0)
-    for each in nest:
-        if isinstance(each, While):
+    for statement in nest:
+        if isinstance(statement, While):
             return None
-        inner = [_flops(body) for body in bodies(each)]
-        known = [number for number in inner if number is not None]
-        if len(known) < len(inner):
+        inner = [_flops(body) for body in bodies(statement)]
+        known_values = [number for number in inner if number is not None]
+        if len(known_values) < len(inner):
             return None
-        trip_count = num_iterations(each) if isinstance(each, For) else 1
+        trip_count = num_iterations(statement) if isinstance(statement, For) else 1
         if trip_count is None:
             return None
-        count += trip_count * sum(known) + _own_flops(each)
+        count += trip_count * sum(known_values) + _own_flops(statement)
     return count
 
 
@@ -119,15 +119,17 @@ def bytes_moved(nest: Body, program: Program) -> int:
 
     Local buffers and single constants are not counted.
     """
-    own = {each.buffer.name for each in walk(nest) if isinstance(each, Allocate)}
-    own |= {name for name, value in program.constants.items() if value.size == 1}
+    own_buffers = {
+        statement.buffer.name for statement in walk(nest) if isinstance(statement, Allocate)
+    }
+    own_buffers |= {name for name, value in program.constants.items() if value.size == 1}
     accesses = _Accesses()
     accesses.visit_body(nest)
     buffers = program.buffers
     return sum(
         buffers[name].dtype.size * min(buffers[name].size, sum(elements.values()))
         for (name, _), elements in accesses.elements.items()
-        if name not in own
+        if name not in own_buffers
     )
 
 
@@ -142,9 +144,9 @@ class _Accesses(Visitor):
         self.elements: dict[tuple[str, bool], dict[str, int]] = {}
         self._loops: dict[str, int] = {}
 
-    def _add(self, buffer: str, is_written: bool, place: str, count: int) -> None:
-        places = self.elements.setdefault((buffer, is_written), {})
-        places[place] = max(count, places.get(place, 0))
+    def _add(self, buffer: str, is_written: bool, position: str, count: int) -> None:
+        indices = self.elements.setdefault((buffer, is_written), {})
+        indices[position] = max(count, indices.get(position, 0))
 
     def visit_statement(self, statement: Statement) -> None:
         if isinstance(statement, Call):
@@ -154,11 +156,11 @@ class _Accesses(Visitor):
             self._visit_loop(statement)
             return
         if isinstance(statement, Store):
-            place = str([str(index) for index in statement.indices])
+            position = str([str(index) for index in statement.indices])
             count = _elements(statement.indices, self._loops)
-            self._add(statement.buffer, True, place, count)
+            self._add(statement.buffer, True, position, count)
             if statement.combine is not None:
-                self._add(statement.buffer, False, place, count)
+                self._add(statement.buffer, False, position, count)
         super().visit_statement(statement)
 
     def visit_expression(self, expression: Expr) -> None:

@@ -72,9 +72,9 @@ def outline_constants(programs: Sequence[Program]) -> list[OutlinedProgram]:
         groups.setdefault(template.text, {})[text] = template
     for group in groups.values():
         if len(group) > 1:
-            sites = _varying([template.values for template in group.values()])
+            sites = _find_varying([template.values for template in group.values()])
             for text, template in group.items():
-                result[text] = _loading(different[text], template, sites)
+                result[text] = _outline_group(different[text], template, sites)
     return [result[text] for text in written]
 
 
@@ -86,7 +86,7 @@ def _text(program: Program) -> str:
     return "\n".join([str(program), *constants])
 
 
-def _varying(values: Sequence[dict[_Site, float]]) -> set[_Site]:
+def _find_varying(values: Sequence[dict[_Site, float]]) -> set[_Site]:
     """Return the positions of the constants that differ among the programs of a group."""
     return {
         site
@@ -95,12 +95,14 @@ def _varying(values: Sequence[dict[_Site, float]]) -> set[_Site]:
     }
 
 
-def _loading(program: Program, template: _Template, sites: Collection[_Site]) -> OutlinedProgram:
+def _outline_group(
+    program: Program, template: _Template, sites: Collection[_Site]
+) -> OutlinedProgram:
     """Return a program that loads the constants at some positions instead of containing them."""
     loads = _Loads(sites)
     body = loads.rewrite_body(program.body)
     numbers: dict[DType, list[float]] = {}
-    for dtype, position in _in_order(sites):
+    for dtype, position in _sort_sites(sites):
         numbers.setdefault(dtype, []).append(template.values[dtype, position])
     arrays = tuple([np.array(values, dtype.numpy) for dtype, values in numbers.items()])
     buffers = [Buffer(_buffer(dtype), dtype, (len(number),)) for dtype, number in numbers.items()]
@@ -108,7 +110,7 @@ def _loading(program: Program, template: _Template, sites: Collection[_Site]) ->
     return OutlinedProgram(replace(program, body=whole, inputs=(*program.inputs, *buffers)), arrays)
 
 
-def _in_order(sites: Collection[_Site]) -> list[_Site]:
+def _sort_sites(sites: Collection[_Site]) -> list[_Site]:
     """Return positions grouped by type, in the order of the program."""
     return sorted(sites, key=lambda site: (site[0].name, site[1]))
 
@@ -190,15 +192,15 @@ class _Loads(_ConstantMutator):
         self._counts: dict[DType, int] = {}
         self._places: dict[_Site, int] = {}
         counts: dict[DType, int] = {}
-        for site in _in_order(sites):
+        for site in _sort_sites(sites):
             self._places[site] = counts.get(site[0], 0)
             counts[site[0]] = self._places[site] + 1
 
     def offsets(self) -> list[Let]:
         """Return the statements that load index offsets; they precede all loops."""
         return [
-            Let(f"{_NAME}{place}", Load(dtype, _buffer(dtype), (index(place),)))
-            for (dtype, _), place in self._places.items()
+            Let(f"{_NAME}{position}", Load(dtype, _buffer(dtype), (index(position),)))
+            for (dtype, _), position in self._places.items()
             if dtype is INDEX
         ]
 

@@ -91,9 +91,9 @@ class _Reader:
             raise self._error("the first line must not be indented")
         self._expect("program")
         name = self._name()
-        inputs = self._bracketed(self._declaration)
+        inputs = self._parse_bracketed(self._declaration)
         self._expect("->")
-        outputs = self._bracketed(self._output)
+        outputs = self._parse_bracketed(self._output)
         updated = frozenset(buffer.name for buffer, is_updated in outputs if is_updated)
         self._expect(":")
         self._end()
@@ -111,22 +111,22 @@ class _Reader:
         line = self._lines[self._next][1]
         self._next += 1
         self._tokens = []
-        place, stripped = 0, line.strip()
-        while place < len(stripped):
-            match = _TOKEN.match(stripped, place)
+        position, stripped = 0, line.strip()
+        while position < len(stripped):
+            match = _TOKEN.match(stripped, position)
             if match is None:
-                raise self._error(f"{stripped[place:]!r} is not valid in a program")
+                raise self._error(f"{stripped[position:]!r} is not valid in a program")
             # "a -1" is a difference: a sign belongs to a number only where an operand is expected
             kind, word = str(match.lastgroup), match.group()
-            if kind == "number" and word[0] == "-" and self._operand_ended():
+            if kind == "number" and word[0] == "-" and self._is_operand_end():
                 kind, word = "sign", "-"
-            place += len(word)
+            position += len(word)
             if kind != "space":
                 self._tokens.append((kind, word))
         self._tokens.reverse()  # words are popped from the end
         return len(line) - len(line.lstrip(" "))
 
-    def _operand_ended(self) -> bool:
+    def _is_operand_end(self) -> bool:
         if not self._tokens:
             return False
         kind, word = self._tokens[-1]
@@ -167,7 +167,7 @@ class _Reader:
                 return While(self._expression(), self._inner(indent))
             case "if":
                 return self._if(indent)
-        return self._ended(self._simple(word))
+        return self._parse_end(self._simple(word))
 
     def _if(self, indent: int) -> If:
         condition = self._expression()
@@ -195,7 +195,7 @@ class _Reader:
             case "call":
                 return self._call()
         if word in self._buffers:
-            indices = tuple(self._bracketed(self._expression, "[]"))
+            indices = tuple(self._parse_bracketed(self._expression, "[]"))
             return Store(word, indices, combine=self._combine(), value=self._expression())
         if word not in self._names:
             raise self._error(
@@ -228,7 +228,7 @@ class _Reader:
             else:
                 views.append(self._load(word))
 
-        self._bracketed(operand)
+        self._parse_bracketed(operand)
         called = routine(name)
         try:
             return called.bind(views, parameters, numbers, tuple(sizes))
@@ -245,7 +245,9 @@ class _Reader:
         name = given or self._name()
         self._expect(":")
         dtype = self._dtype()
-        shape = tuple([int(size) for size in self._bracketed(lambda: self._take("number"), "[]")])
+        shape = tuple(
+            [int(size) for size in self._parse_bracketed(lambda: self._take("number"), "[]")]
+        )
         self._buffers[name] = Buffer(name, dtype, shape)
         return self._buffers[name]
 
@@ -282,7 +284,7 @@ class _Reader:
         if self._peek() == "(":
             if name not in PRIMITIVES:
                 raise self._error(f"there is no primitive {name!r}")
-            return apply(name, *self._bracketed(self._expression))
+            return apply(name, *self._parse_bracketed(self._expression))
         if name not in self._names:
             raise self._error(f"there is no variable or buffer named {name!r}")
         return Variable(self._names[name], name)
@@ -290,7 +292,7 @@ class _Reader:
     def _load(self, name: str) -> Load:
         if name not in self._buffers:
             raise self._error(f"there is no buffer named {name!r}")
-        indices = self._bracketed(self._expression, "[]")
+        indices = self._parse_bracketed(self._expression, "[]")
         return Load(self._buffers[name].dtype, name, tuple(indices))
 
     def _number(self) -> Constant:
@@ -331,11 +333,11 @@ class _Reader:
         if self._tokens:
             raise self._error(f"the end of the line was required, got {self._peek()!r}")
 
-    def _ended(self, statement: Statement) -> Statement:
+    def _parse_end(self, statement: Statement) -> Statement:
         self._end()
         return statement
 
-    def _bracketed(self, item: Callable[[], T], brackets: str = "()") -> list[T]:
+    def _parse_bracketed(self, item: Callable[[], T], brackets: str = "()") -> list[T]:
         closing = brackets[1]
         self._expect(brackets[0])
         items: list[T] = []
@@ -346,6 +348,8 @@ class _Reader:
         self._expect(closing)
         return items
 
-    def _error(self, said: str) -> errors.InvalidArgumentError:
+    def _error(self, label: str) -> errors.InvalidArgumentError:
         index, line = self._lines[self._next - 1]
-        return errors.InvalidArgumentError(f"line {index} of the program, {line.strip()!r}: {said}")
+        return errors.InvalidArgumentError(
+            f"line {index} of the program, {line.strip()!r}: {label}"
+        )

@@ -65,14 +65,18 @@ def pieces_of(program: Program) -> list[Piece]:
     through a buffer of rank 0. Values that depend only on inputs, such as a size, are computed
     again in each piece. A buffer that only one piece uses is allocated there.
     """
-    lets = _known_from_inputs(program)
+    lets = _input_names(program)
     bodies, scalars = _bodies(program, lets)
-    allocated = {each.buffer.name: each for each in program.body if isinstance(each, Allocate)}
-    allocated |= {each.name: Allocate(each) for each in scalars}
-    whole = [(*_needed(body, lets), *body) for body in bodies]
-    touched = [_touched(body) for body in whole]
+    allocated = {
+        statement.buffer.name: statement
+        for statement in program.body
+        if isinstance(statement, Allocate)
+    }
+    allocated |= {statement.name: Allocate(statement) for statement in scalars}
+    whole = [(*_required_definitions(body, lets), *body) for body in bodies]
+    touched = [_used_buffers(body) for body in whole]
     users = Counter(name for names in touched for name in names)
-    buffers = program.buffers | {each.name: each for each in scalars}
+    buffers = program.buffers | {statement.name: statement for statement in scalars}
     pieces: list[Piece] = []
     checks = 0
     for body, names in zip(whole, touched, strict=True):
@@ -80,7 +84,7 @@ def pieces_of(program: Program) -> list[Piece]:
         given = [name for name in names if name not in own]
         statements = (*[allocated[name] for name in own], *body)
         pieces.append(_piece(program, buffers, statements, given, checks))
-        checks += sum(isinstance(each, Check) for each in walk(body))
+        checks += sum(isinstance(statement, Check) for statement in walk(body))
     return [
         piece._replace(program=program, numbers=numbers)
         for piece, (program, numbers) in zip(
@@ -91,7 +95,7 @@ def pieces_of(program: Program) -> list[Piece]:
 
 def bodies_of(program: Program) -> list[Body]:
     """Return the statements of each piece of a program, with the names of the program."""
-    return _bodies(program, _known_from_inputs(program))[0]
+    return _bodies(program, _input_names(program))[0]
 
 
 def _bodies(program: Program, lets: Mapping[str, Let]) -> tuple[list[Body], list[Buffer]]:
@@ -100,22 +104,22 @@ def _bodies(program: Program, lets: Mapping[str, Let]) -> tuple[list[Body], list
     Args:
       lets: definitions that each piece computes itself.
     """
-    known = set(lets.values())
-    rest = tuple([each for each in program.body if each not in known])
-    nests, scalars = _pass_scalars(nests_of(replace(program, body=rest)))
-    return _closed(nests), scalars
+    known_values = set(lets.values())
+    remainder = tuple([statement for statement in program.body if statement not in known_values])
+    nests, scalars = _pass_scalars(nests_of(replace(program, body=remainder)))
+    return _merge_sharing_nests(nests), scalars
 
 
 def _piece(
-    program: Program, buffers: Mapping[str, Buffer], body: Body, given: Sequence[str], checks: int
+    program: Program, buffers: Mapping[str, Buffer], body: Body, texts: Sequence[str], checks: int
 ) -> Piece:
     """Return a piece of some statements.
 
-    `given` are the buffers that it shares with other pieces.
+    `texts` are the buffers that it shares with other pieces.
     """
-    written = set(_written(body))
-    inputs = [name for name in given if name not in written]
-    outputs = [name for name in given if name in written]
+    written = set(_written_buffers(body))
+    inputs = [name for name in texts if name not in written]
+    outputs = [name for name in texts if name in written]
     numbers = {
         name: program.constants[name]
         for name in inputs
@@ -132,9 +136,9 @@ def _piece(
     return Piece(canonical(own), (*inputs, *outputs), checks)
 
 
-def _known_from_inputs(program: Program) -> dict[str, Let]:
+def _input_names(program: Program) -> dict[str, Let]:
     """Return the top-level names that depend only on inputs and are computed without loops."""
-    inputs = {each.name for each in program.inputs}
+    inputs = {operand.name for operand in program.inputs}
     lets: dict[str, Let] = {}
 
     def is_known(part: Expr) -> bool:
@@ -142,18 +146,18 @@ def _known_from_inputs(program: Program) -> dict[str, Let]:
             return part.buffer in inputs
         return not isinstance(part, Variable) or part.name in lets
 
-    for each in program.body:
-        if isinstance(each, Let) and all(map(is_known, parts(each.value))):
-            lets[each.name] = each
+    for operand in program.body:
+        if isinstance(operand, Let) and all(map(is_known, parts(operand.value))):
+            lets[operand.name] = operand
     return lets
 
 
-def _needed(body: Body, lets: dict[str, Let]) -> Iterator[Let]:
+def _required_definitions(body: Body, lets: dict[str, Let]) -> Iterator[Let]:
     """Yield the definitions that a body uses, directly or through other definitions."""
-    used = _used(body)
+    used = _used_names(body)
     for name, let in reversed(lets.items()):
         if name in used:
-            used |= _used((let,))
+            used |= _used_names((let,))
     yield from (let for name, let in lets.items() if name in used)
 
 
@@ -166,18 +170,21 @@ def _pass_scalars(nests: Sequence[Body]) -> tuple[list[Body], list[Buffer]]:
     Returns: the nests, and the buffers of the scalars.
     """
     definitions = {
-        each.name: (position, each.value.dtype)
+        statement.name: (position, statement.value.dtype)
         for position, nest in enumerate(nests)
-        for each in nest
-        if isinstance(each, Let | Var)
+        for statement in nest
+        if isinstance(statement, Let | Var)
     }
     users: dict[str, set[int]] = {name: set() for name in definitions}
     for position, nest in enumerate(nests) if definitions else ():
-        for name in _used(nest) & definitions.keys():
+        for name in _used_names(nest) & definitions.keys():
             users[name].add(position)
-        for each in walk(nest):
-            if isinstance(each, Assign) and definitions.get(each.name, (position,))[0] != position:
-                del definitions[each.name]
+        for statement in walk(nest):
+            if (
+                isinstance(statement, Assign)
+                and definitions.get(statement.name, (position,))[0] != position
+            ):
+                del definitions[statement.name]
     passed: list[list[Statement]] = [list(nest) for nest in nests]
     scalars = []
     for name, (definer, dtype) in definitions.items():
@@ -192,17 +199,17 @@ def _pass_scalars(nests: Sequence[Body]) -> tuple[list[Body], list[Buffer]]:
     return [tuple(nest) for nest in passed], scalars
 
 
-def _closed(nests: Sequence[Body]) -> list[Body]:
+def _merge_sharing_nests(nests: Sequence[Body]) -> list[Body]:
     """Merge nests that share names, including all nests between them."""
     defined = {
-        each.name: position
+        statement.name: position
         for position, nest in enumerate(nests)
-        for each in nest
-        if isinstance(each, Let | Var)
+        for statement in nest
+        if isinstance(statement, Let | Var)
     }
     reach = list(range(len(nests)))
     for position, nest in enumerate(nests):
-        for name in _used(nest):
+        for name in _used_names(nest):
             if name in defined:
                 reach[defined[name]] = max(reach[defined[name]], position)
     closed: list[list[Statement]] = []
@@ -212,30 +219,32 @@ def _closed(nests: Sequence[Body]) -> list[Body]:
             closed.append([])
         closed[-1] += nest
         end = max(end, reach[position])
-    return [tuple(each) for each in closed]
+    return [tuple(statement) for statement in closed]
 
 
-def _used(body: Body) -> set[str]:
+def _used_names(body: Body) -> set[str]:
     """Return the names that a body uses or assigns."""
-    return used_names(body) | {each.name for each in walk(body) if isinstance(each, Assign)}
+    return used_names(body) | {
+        statement.name for statement in walk(body) if isinstance(statement, Assign)
+    }
 
 
-def _touched(body: Body) -> dict[str, None]:
+def _used_buffers(body: Body) -> dict[str, None]:
     """Return the buffers that a body uses but does not allocate, in the order of first use."""
     buffers: dict[str, None] = {}
-    for each in walk(body):
-        for expression in expressions(each):
+    for statement in walk(body):
+        for expression in expressions(statement):
             buffers |= {part.buffer: None for part in parts(expression) if isinstance(part, Load)}
-        if isinstance(each, Store):
-            buffers[each.buffer] = None
-    inside = {each.buffer.name for each in walk(body) if isinstance(each, Allocate)}
+        if isinstance(statement, Store):
+            buffers[statement.buffer] = None
+    inside = {statement.buffer.name for statement in walk(body) if isinstance(statement, Allocate)}
     return {name: None for name in buffers if name not in inside}
 
 
-def _written(body: Body) -> Iterator[str]:
+def _written_buffers(body: Body) -> Iterator[str]:
     """Return the buffers that a body stores to."""
-    for each in walk(body):
-        if isinstance(each, Store):
-            yield each.buffer
-        elif isinstance(each, Call):
-            yield from (view.buffer for view in each.outputs)
+    for statement in walk(body):
+        if isinstance(statement, Store):
+            yield statement.buffer
+        elif isinstance(statement, Call):
+            yield from (view.buffer for view in statement.outputs)

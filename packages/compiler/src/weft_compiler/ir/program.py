@@ -282,7 +282,9 @@ class Call(Statement):
         counts = len(views), tuple([name for name, _ in parameters]), len(numbers)
         if counts != (len(names.views), names.parameters, len(names.numbers)):
             settings = [f"{name}=" for name in names.parameters]
-            form = ", ".join([*names.views, *settings, *(f"at {each}" for each in names.numbers)])
+            form = ", ".join(
+                [*names.views, *settings, *(f"at {number}" for number in names.numbers)]
+            )
             raise errors.InvalidArgumentError(f"{cls.routine} requires {cls.routine}({form})")
         named = zip((*names.views, *names.numbers), (*views, *numbers), strict=True)
         fields: dict[str, Any] = {**dict(named), **dict(parameters), "sizes": sizes}
@@ -356,7 +358,7 @@ def operand_names(routine: type[Call]) -> OperandNames:
 
 
 def _find_operand_names(routine: type[Call]) -> OperandNames:
-    kinds = {each.name: each.type for each in fields(routine) if each.name != "sizes"}
+    kinds = {field.name: field.type for field in fields(routine) if field.name != "sizes"}
     unknown = {name for name, kind in kinds.items() if kind not in _OPERAND_TYPES}
     assert not unknown, f"{routine.__name__}: operands of another type: {sorted(unknown)}"
 

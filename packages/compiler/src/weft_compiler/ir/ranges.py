@@ -18,11 +18,11 @@ class Range(NamedTuple):
     low: int
     high: int
 
-    def holds(self, other: Range) -> bool:
+    def contains(self, other: Range) -> bool:
         """Return True if the range contains all numbers of another one."""
         return self.low <= other.low and other.high <= self.high
 
-    def within(self, other: Range) -> Range:
+    def intersect(self, other: Range) -> Range:
         """Return the intersection; this range if it is empty."""
         low, high = max(self.low, other.low), min(self.high, other.high)
         return Range(low, high) if low <= high else self
@@ -54,10 +54,10 @@ def range_of(expression: Expr, ranges: Mapping[str, Range]) -> Range:
             return ranges.get(name, all_items)
         case Apply(primitive="cast", operands=(x,)) if x.dtype.is_integer or x.dtype.is_bool:
             matches = range_of(x, ranges)
-            return matches if all_items.holds(matches) else all_items
+            return matches if all_items.contains(matches) else all_items
         case Apply(primitive=primitive, operands=operands) if not expression.dtype.is_bool:
             result = _of_primitive(primitive, operands, ranges)
-            return result if result is not None and all_items.holds(result) else all_items
+            return result if result is not None and all_items.contains(result) else all_items
     return all_items
 
 
@@ -119,26 +119,28 @@ _TURNED = {
 }
 
 
-def implied_ranges(condition: Expr, known: Mapping[str, Range]) -> dict[str, Range]:
+def implied_ranges(condition: Expr, known_values: Mapping[str, Range]) -> dict[str, Range]:
     """Return the ranges of variables that a condition implies by comparing them.
 
     Args:
-      known: the ranges of the variables on the other side of comparisons.
+      known_values: the ranges of the variables on the other side of comparisons.
     """
     implied: dict[str, Range] = {}
     match condition:
         case Apply(primitive="bit_and", operands=(x, y)):
-            implied = implied_ranges(x, known)
-            for name, limits in implied_ranges(y, known).items():
-                implied[name] = implied.get(name, limits).within(limits)
+            implied = implied_ranges(x, known_values)
+            for name, limits in implied_ranges(y, known_values).items():
+                implied[name] = implied.get(name, limits).intersect(limits)
         case Apply(primitive=primitive, operands=(x, y)) if primitive in _LIMITS:
             for one, other, relation in ((x, y, primitive), (y, x, _TURNED[primitive])):
                 if isinstance(one, Variable) and one.dtype.is_integer:
-                    implied[one.name] = _limited(one.dtype, relation, range_of(other, known))
+                    implied[one.name] = _limit_by_comparison(
+                        one.dtype, relation, range_of(other, known_values)
+                    )
     return implied
 
 
-def _limited(dtype: DType, relation: str, other: Range) -> Range:
+def _limit_by_comparison(dtype: DType, relation: str, other: Range) -> Range:
     """Return the range of a variable from a comparison with a number that is in a range."""
     below, above = _LIMITS[relation]
     everything = type_range(dtype)

@@ -59,7 +59,7 @@ def verify(program: Program) -> None:
         odd = sorted(program.updated - scope.writable)
         raise errors.InternalError(f"{odd} are updated but are not outputs")
     for name, value in program.constants.items():
-        declared = next((each for each in program.inputs if each.name == name), None)
+        declared = next((operand for operand in program.inputs if operand.name == name), None)
         if declared is None or (value.dtype, value.shape) != (declared.dtype.numpy, declared.shape):
             raise errors.InternalError(
                 f"the constant {name!r} is not an input, or its type differs from the input's"
@@ -155,9 +155,9 @@ def _verify_loop(loop: For, scope: _Scope) -> None:
         if loop.start.dtype is not INDEX or low < 0 or loop.order is Order.PARALLEL:
             _fail(loop, "a start was required to be an int64 from 0 on, of no parallel loop")
     if loop.order is Order.VECTOR:
-        for each in walk_statements(loop.body):
-            if isinstance(each, For | While | Allocate | Call):
-                _fail(loop, f"a vector loop must not contain {type(each).__name__}")
+        for statement in walk_statements(loop.body):
+            if isinstance(statement, For | While | Allocate | Call):
+                _fail(loop, f"a vector loop must not contain {type(statement).__name__}")
     inner = scope.inner()
     inner.names[loop.variable] = INDEX
     high = range_of(loop.extent, scope.ranges).high - 1
@@ -166,48 +166,48 @@ def _verify_loop(loop: For, scope: _Scope) -> None:
     _verify_body(loop.body, inner)
 
 
-def _verify_expression(expression: Expr, scope: _Scope, at: Statement) -> None:
+def _verify_expression(expression: Expr, scope: _Scope, statement: Statement) -> None:
     for child in children(expression):
-        _verify_expression(child, scope, at)
+        _verify_expression(child, scope, statement)
     match expression:
         case Variable(name=name, dtype=dtype):
             if scope.names.get(name) is not dtype:
-                _fail(at, f"no variable {name!r} of type {dtype.name} is visible")
+                _fail(statement, f"no variable {name!r} of type {dtype.name} is visible")
         case Load(buffer=name, indices=indices, dtype=dtype):
             if name not in scope.buffers:
-                _fail(at, f"no buffer {name!r} is visible")
-            _verify_access(name, dtype, indices, scope, at)
+                _fail(statement, f"no buffer {name!r} is visible")
+            _verify_access(name, dtype, indices, scope, statement)
         case Apply(primitive=primitive, operands=operands, dtype=dtype):
             given = dtype if PRIMITIVES[primitive].result == "given" else None
             if apply(primitive, *operands, dtype=given).dtype is not dtype:
-                _fail(at, f"{primitive} does not give {dtype.name}")
+                _fail(statement, f"{primitive} does not give {dtype.name}")
 
 
 def _verify_access(
-    name: str, dtype: DType, indices: tuple[Expr, ...], scope: _Scope, at: Statement
+    name: str, dtype: DType, indices: tuple[Expr, ...], scope: _Scope, statement: Statement
 ) -> None:
     buffer = scope.buffers[name]
     if buffer.dtype is not dtype:
-        _fail(at, f"{name!r} has elements of type {buffer.dtype.name}, not {dtype.name}")
+        _fail(statement, f"{name!r} has elements of type {buffer.dtype.name}, not {dtype.name}")
     if len(indices) != len(buffer.shape):
-        _fail(at, f"{name!r} has {len(buffer.shape)} dimensions, not {len(indices)}")
+        _fail(statement, f"{name!r} has {len(buffer.shape)} dimensions, not {len(indices)}")
     for where, (index, size) in enumerate(zip(indices, buffer.shape, strict=True)):
         if index.dtype is not INDEX:
-            _fail(at, f"an int64 index was required, got {index.dtype.name}")
-        found = range_of(index, scope.ranges)
-        if not Range(0, size - 1).holds(found):
+            _fail(statement, f"an int64 index was required, got {index.dtype.name}")
+        result = range_of(index, scope.ranges)
+        if not Range(0, size - 1).contains(result):
             _fail(
-                at,
-                f"index {where} of {name!r}, {index}, is between {found.low} and {found.high}, "
+                statement,
+                f"index {where} of {name!r}, {index}, is between {result.low} and {result.high}, "
                 f"and the dimension has {size} elements",
             )
 
 
-def _verify_combine(combine: str | None, dtype: DType, at: Statement) -> None:
+def _verify_combine(combine: str | None, dtype: DType, statement: Statement) -> None:
     if combine is not None and (
         combine not in COMBINERS or kind(dtype) not in PRIMITIVES[combine].kinds
     ):
-        _fail(at, f"{combine!r} does not combine values of type {dtype.name} in any order")
+        _fail(statement, f"{combine!r} does not combine values of type {dtype.name} in any order")
 
 
 def _verify_assigned_in_loops(assign: Assign, scope: _Scope) -> None:
@@ -219,14 +219,15 @@ def _verify_assigned_in_loops(assign: Assign, scope: _Scope) -> None:
             _fail(
                 assign, f"the {loop.order.value} loop over {loop.variable!r} shares {assign.name!r}"
             )
-        for each in walk_statements(loop.body):
+        for statement in walk_statements(loop.body):
             read = any(
-                _mentions(each_expression, assign.name) for each_expression in expressions(each)
+                _mentions(each_expression, assign.name)
+                for each_expression in expressions(statement)
             )
             if read or (
-                isinstance(each, Assign)
-                and each.name == assign.name
-                and each.combine != assign.combine
+                isinstance(statement, Assign)
+                and statement.name == assign.name
+                and statement.combine != assign.combine
             ):
                 _fail(
                     assign,
@@ -243,7 +244,7 @@ def _verify_stored_in_loops(store: Store, scope: _Scope) -> None:
         own = [
             at
             for at, index in enumerate(store.indices)
-            if _own(substitute(index, scope.definitions), loop.variable, inside, scope)
+            if _is_injective(substitute(index, scope.definitions), loop.variable, inside, scope)
         ]
         if not own:
             _fail(
@@ -253,7 +254,7 @@ def _verify_stored_in_loops(store: Store, scope: _Scope) -> None:
         _verify_loaded_as_stored(store, own, loop, scope)
 
 
-def _own(index: Expr, variable: str, inside: set[str], scope: _Scope) -> bool:
+def _is_injective(index: Expr, variable: str, inside: set[str], scope: _Scope) -> bool:
     """Return True if an index differs for different values of a loop's variable."""
     terms = affine(index)
     if not terms or not terms.get(variable):
@@ -274,9 +275,9 @@ def _verify_loaded_as_stored(store: Store, own: list[int], loop: For, scope: _Sc
     """Check that iterations load from a buffer that they write only their own elements."""
     for load in loads(loop.body):
         if load.buffer == store.buffer and not any(
-            str(substitute(load.indices[at], scope.definitions))
-            == str(substitute(store.indices[at], scope.definitions))
-            for at in own
+            str(substitute(load.indices[index], scope.definitions))
+            == str(substitute(store.indices[index], scope.definitions))
+            for index in own
         ):
             _fail(
                 store, f"{load} may be what another turn of the loop over {loop.variable!r} stores"
@@ -285,8 +286,8 @@ def _verify_loaded_as_stored(store: Store, own: list[int], loop: For, scope: _Sc
 
 def _verify_call(call: Call, scope: _Scope) -> None:
     names = operand_names(type(call))
-    for each in call.numbers:
-        if each.dtype is not INDEX or any(isinstance(part, Load) for part in walk(each)):
+    for number in call.numbers:
+        if number.dtype is not INDEX or any(isinstance(part, Load) for part in walk(number)):
             _fail(call, "an int64 that loads nothing was required as a number")
     views = {}
     for name, view in zip(names.views, call.views, strict=True):
@@ -305,11 +306,11 @@ def _verify_call(call: Call, scope: _Scope) -> None:
 
 
 def _verify_sizes(call: Call, scope: _Scope) -> None:
-    known = dict(call.parameters)
+    known_values = dict(call.parameters)
     for name, size in call.sizes:
-        found = range_of(size, scope.ranges)
-        if size.dtype is not INDEX or not Range(1, known.get(name, 0)).holds(found):
-            _fail(call, f"{name} is between {found.low} and {found.high}")
+        result = range_of(size, scope.ranges)
+        if size.dtype is not INDEX or not Range(1, known_values.get(name, 0)).contains(result):
+            _fail(call, f"{name} is between {result.low} and {result.high}")
 
 
 def _mentions(expression: Expr, name: str) -> bool:
@@ -319,14 +320,14 @@ def _mentions(expression: Expr, name: str) -> bool:
 def _learn(condition: Expr, scope: _Scope) -> None:
     for name, limits in implied_ranges(condition, scope.ranges).items():
         if name not in scope.assignable:
-            scope.ranges[name] = scope.ranges.get(name, limits).within(limits)
+            scope.ranges[name] = scope.ranges.get(name, limits).intersect(limits)
 
 
-def _require_bool(condition: Expr, at: Statement) -> None:
+def _require_bool(condition: Expr, statement: Statement) -> None:
     if not condition.dtype.is_bool:
-        _fail(at, f"a bool was required as the condition, got {condition.dtype.name}")
+        _fail(statement, f"a bool was required as the condition, got {condition.dtype.name}")
 
 
-def _fail(at: object, said: str) -> NoReturn:
-    first = str(at).splitlines()[0]
-    raise errors.InternalError(f"invalid program at `{first}`: {said}")
+def _fail(statement: object, label: str) -> NoReturn:
+    first = str(statement).splitlines()[0]
+    raise errors.InternalError(f"invalid program at `{first}`: {label}")

@@ -10,15 +10,15 @@ from typing import Final
 from weft_compiler.ir.expressions import INDEX, Apply, Expr, Variable, apply, children, number
 from weft_compiler.lower.iteration import LastValue
 from weft_compiler.lower.values import (
-    Chosen,
+    ComplexElements,
     Element,
     Elements,
-    Pairs,
     Reduction,
     ScatterUpdate,
+    Select,
+    StatementDefinition,
     Value,
-    Written,
-    computed,
+    compute_value,
 )
 from weft_tensor import dtypes
 
@@ -54,7 +54,7 @@ _WORTH_CHOOSING: Final = 1 << 12
 
 
 @dataclass
-class Facts:
+class ValueFacts:
     """Facts about a value.
 
     Attributes:
@@ -74,10 +74,10 @@ class Facts:
     in_memory: bool = False
 
 
-def analyse(outputs: Iterable[Value]) -> dict[Value, Facts]:
+def analyze(outputs: Iterable[Value]) -> dict[Value, ValueFacts]:
     """Return the facts of all values that `outputs` depend on, operands before users."""
-    result: dict[Value, Facts] = {}
-    facts: dict[Value, Facts] = {}
+    result: dict[Value, ValueFacts] = {}
+    facts: dict[Value, ValueFacts] = {}
     waiting = list(outputs)
     while waiting:
         value = waiting[-1]
@@ -101,7 +101,7 @@ def analyse(outputs: Iterable[Value]) -> dict[Value, Facts]:
     return result
 
 
-def checks_beside(values: Iterable[Value], expected: Iterable[Value]) -> dict[Value, Value]:
+def pending_checks(values: Iterable[Value], expected: Iterable[Value]) -> dict[Value, Value]:
     """Return checks for unused values that have requirements.
 
     A kernel reports invalid operands even if its result is unused, and compiled code must too.
@@ -109,18 +109,18 @@ def checks_beside(values: Iterable[Value], expected: Iterable[Value]) -> dict[Va
     Returns: a value without cost but with the same requirements, for each unused value and each
       value that only unused ones use.
     """
-    taken = analyse(expected)
-    beside = analyse([value for value in values if value not in taken])
+    taken = analyze(expected)
+    beside = analyze([value for value in values if value not in taken])
     return {value: _check(value) for value in beside if value.requires and value not in taken}
 
 
 def _check(value: Value) -> Value:
-    check = computed(value.name, dtypes.int32, (), lambda: number(0, dtypes.int32))
+    check = compute_value(value.name, dtypes.int32, (), lambda: number(0, dtypes.int32))
     check.requires = value.requires
     return check
 
 
-def worth_memory(facts: dict[Value, Facts], values: Iterable[Value]) -> list[Value]:
+def find_materialized(facts: dict[Value, ValueFacts], values: Iterable[Value]) -> list[Value]:
     """Return the values to compute once and store in memory, in order.
 
     Args:
@@ -136,14 +136,16 @@ def worth_memory(facts: dict[Value, Facts], values: Iterable[Value]) -> list[Val
             continue
         depth[value] = 1 + max((depth[other] for other in fact.takes), default=0)
         cost[value] = fact.cost + sum(cost[other] for other in fact.takes)
-        if _wants_memory(value, fact, cost[value]) or depth[value] > DEEPEST:
+        if _should_materialize(value, fact, cost[value]) or depth[value] > DEEPEST:
             result.append(value)
             depth[value] = cost[value] = 0
     return result
 
 
-def updates_in_order(
-    updates: Sequence[tuple[Value, Value]], facts: Mapping[Value, Facts], kept: Container[Value]
+def order_updates(
+    updates: Sequence[tuple[Value, Value]],
+    facts: Mapping[Value, ValueFacts],
+    kept: Container[Value],
 ) -> list[tuple[Value, Value, bool]]:
     """Order updates so that each value is read before it is replaced.
 
@@ -180,7 +182,7 @@ def memory_of(value: Value) -> Value:
     return value if value.dense_of is None else memory_of(value.dense_of)
 
 
-def _wants_memory(value: Value, facts: Facts, cost: int) -> bool:
+def _should_materialize(value: Value, facts: ValueFacts, cost: int) -> bool:
     """Return True if the value should be materialized.
 
     Args:
@@ -188,28 +190,28 @@ def _wants_memory(value: Value, facts: Facts, cost: int) -> bool:
     """
     if facts.in_memory or not isinstance(value.definition, Elements):
         return True
-    if isinstance(value.definition, Chosen) and cost * value.size >= _WORTH_CHOOSING:
+    if isinstance(value.definition, Select) and cost * value.size >= _WORTH_CHOOSING:
         return cost > _CHEAP
     return cost > _CHEAP if facts.repeated else cost > 1 and len(facts.users) > 1
 
 
-def facts_of(value: Value) -> Facts:
+def facts_of(value: Value) -> ValueFacts:
     """Return the facts about a value that follow from its definition alone."""
     if not isinstance(value.definition, Elements | Reduction):
         return _facts_of(value)
     if value.facts is None or value.facts[0] is not value.requires:
         value.facts = value.requires, _facts_of(value)
-    facts: Facts = value.facts[1]
-    return Facts(facts.takes, facts.written, facts.cost)
+    facts: ValueFacts = value.facts[1]
+    return ValueFacts(facts.takes, facts.written, facts.cost)
 
 
-def _facts_of(value: Value) -> Facts:
-    facts = Facts()
-    if isinstance(value.definition, Written | ScatterUpdate | LastValue):
+def _facts_of(value: Value) -> ValueFacts:
+    facts = ValueFacts()
+    if isinstance(value.definition, StatementDefinition | ScatterUpdate | LastValue):
         facts.written = list(map(memory_of, value.definition.operands))
-    for expression, space in _computed(value):
+    for expression, space in _computed_expressions(value):
         count = math.prod(space)
-        for part in parts_of(expression):
+        for part in count_subexpressions(expression):
             if isinstance(part, Element):
                 facts.takes[part.value] = facts.takes.get(part.value, 0) + count
             elif isinstance(part, Apply) and part.dtype is not INDEX:
@@ -217,14 +219,14 @@ def _facts_of(value: Value) -> Facts:
     return facts
 
 
-def _computed(value: Value) -> Iterator[tuple[Expr, Sequence[int]]]:
+def _computed_expressions(value: Value) -> Iterator[tuple[Expr, Sequence[int]]]:
     """Yield the expressions of a definition over its index variables, each with its index space."""
     definition = value.definition
     for item in value.requires:
         yield item.condition(*_variables(item.space)), item.space
-    if isinstance(definition, Pairs):
-        place = _variables(value.shape[:-1])
-        yield apply("add", *definition.parts(*place)), value.shape[:-1]
+    if isinstance(definition, ComplexElements):
+        position = _variables(value.shape[:-1])
+        yield apply("add", *definition.parts(*position)), value.shape[:-1]
     elif isinstance(definition, Elements):
         yield definition.element(*_variables(value.shape)), value.shape
     elif isinstance(definition, ScatterUpdate):
@@ -242,7 +244,7 @@ def operands_of(expression: Expr) -> tuple[Expr, ...]:
     return expression.indices if isinstance(expression, Element) else children(expression)
 
 
-def parts_of(expression: Expr) -> dict[Expr, int]:
+def count_subexpressions(expression: Expr) -> dict[Expr, int]:
     """Return the number of uses of each distinct subexpression."""
     result = {expression: 1}
     waiting = [expression]

@@ -41,7 +41,7 @@ def _difference(x: Pair, y: Pair) -> Pair:
     return apply("sub", x[0], y[0]), apply("sub", x[1], y[1])
 
 
-def _turned(x: Pair, y: Pair) -> tuple[Pair, Pair]:
+def _times_i(x: Pair, y: Pair) -> tuple[Pair, Pair]:
     """Return x - i y and x + i y."""
     return (
         (apply("add", x[0], y[1]), apply("sub", x[1], y[0])),
@@ -60,7 +60,7 @@ def butterfly(x: Sequence[Pair], name: Callable[[Pair], Pair], dtype: DType) -> 
     if len(x) == 4:
         even, odd = [name(_sum(x[i], x[i + 2])) for i in (0, 1)]
         even_rest, odd_rest = [name(_difference(x[i], x[i + 2])) for i in (0, 1)]
-        second, fourth = _turned(even_rest, odd_rest)
+        second, fourth = _times_i(even_rest, odd_rest)
         return [_sum(even, odd), second, _difference(even, odd), fourth]
     return _odd_butterfly(x, name, dtype)
 
@@ -72,8 +72,8 @@ def _odd_butterfly(x: Sequence[Pair], name: Callable[[Pair], Pair], dtype: DType
     sums = [name(_sum(x[j], x[radix - j])) for j in range(1, half_count + 1)]
     rests = [name(_difference(x[j], x[radix - j])) for j in range(1, half_count + 1)]
     total = x[0]
-    for each in sums:
-        total = _sum(total, each)
+    for sum_ in sums:
+        total = _sum(total, sum_)
     results: list[Pair] = [total] * radix
     for k in range(1, half_count + 1):
         even: Pair = x[0]
@@ -82,5 +82,5 @@ def _odd_butterfly(x: Sequence[Pair], name: Callable[[Pair], Pair], dtype: DType
             angle = 2 * math.pi * (j * k % radix) / radix
             even = _sum(even, scaled(sums[j - 1], math.cos(angle)))
             odd = _sum(odd, scaled(rests[j - 1], math.sin(angle)))
-        results[k], results[radix - k] = _turned(name(even), name(odd))
+        results[k], results[radix - k] = _times_i(name(even), name(odd))
     return results

@@ -15,9 +15,9 @@ from typing import Any, Final
 import numpy as np
 
 from weft_compiler.ir.expressions import Expr, apply, cast, index, number, where
-from weft_compiler.ir.indices import reshaped
-from weft_compiler.lower.registry import Operation, lowers_pairs, require, rule_of
-from weft_compiler.lower.values import Elements, Pairs, Value, broadcast, moved
+from weft_compiler.ir.indices import reshape_indices
+from weft_compiler.lower.registry import Operation, handles_complex, require, rule_of
+from weft_compiler.lower.values import ComplexElements, Elements, Value, broadcast, move_elements
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.scalar import Scalar, applications
 from weft_tensor.dtypes import DType
@@ -58,7 +58,7 @@ def unsupported_complex_reason(node: Node) -> str:
     """Return why a node with complex values cannot be lowered, or ""."""
     if node.op_def.traits.identity or node.type in BY_PARTS or node.type in _RESHAPES:
         return ""
-    if lowers_pairs(node.type):
+    if handles_complex(node.type):
         return ""
     definition = node.op_def.traits.scalar
     odd = next(v.dtype for v in (*node.inputs, *node.outputs) if v.dtype.base_dtype.is_complex)
@@ -77,10 +77,10 @@ def lower_complex(op: Operation) -> Sequence[Value]:
     kind = op.node.type
     require(not unsupported_complex_reason(op.node), unsupported_complex_reason(op.node))
     if kind in _RESHAPES:
-        return [_reshaped(op)]
+        return [_reshape(op)]
     if kind in BY_PARTS:
-        return _by_parts(op)
-    if lowers_pairs(kind):
+        return _apply_to_parts(op)
+    if handles_complex(kind):
         rule = rule_of(kind)
         assert rule is not None
         values = rule(op)
@@ -96,29 +96,31 @@ class _Part(Operation):
         return super().dtype(result).real_dtype
 
 
-def part_of(x: Value, which: int) -> Value:
+def part_of(x: Value, kind: int) -> Value:
     """Return the real parts of a complex tensor, or the imaginary ones."""
-    name = f"{x.name}_{('real', 'imaginary')[which]}"
-    return moved(name, x, x.shape[:-1], lambda *at: (*at, index(which)))
+    name = f"{x.name}_{('real', 'imaginary')[kind]}"
+    return move_elements(name, x, x.shape[:-1], lambda *at: (*at, index(kind)))
 
 
-def joined(name: str, real: Value, imaginary: Value) -> Value:
+def join_parts(name: str, real: Value, imaginary: Value) -> Value:
     """Join two parts, which have the same requirements, to a complex tensor."""
 
-    def parts(*at: Expr) -> Pair:
-        return real.at(*at), imaginary.at(*at)
+    def parts(*index: Expr) -> Pair:
+        return real.at(*index), imaginary.at(*index)
 
-    value = Value(name, real.dtype, (*real.shape, 2), Pairs.of(parts))
+    value = Value(name, real.dtype, (*real.shape, 2), ComplexElements.of(parts))
     value.requires, imaginary.requires, real.requires = real.requires, (), ()
     return value
 
 
-def _reshaped(op: Operation) -> Value:
+def _reshape(op: Operation) -> Value:
     x, shape = op.inputs[0], (*op.shape(), 2)
-    return moved(op.name, x, shape, lambda *at: reshaped(at, shape, x.shape), dense=True)
+    return move_elements(
+        op.name, x, shape, lambda *at: reshape_indices(at, shape, x.shape), dense=True
+    )
 
 
-def _by_parts(op: Operation) -> list[Value]:
+def _apply_to_parts(op: Operation) -> list[Value]:
     rule = rule_of(op.node.type)
     assert rule is not None
     results: list[Sequence[Value]] = []
@@ -129,7 +131,7 @@ def _by_parts(op: Operation) -> list[Value]:
         ]
         values = rule(_Part(op.node, inputs))
         results.append([values] if isinstance(values, Value) else values)
-    return [joined(real.name, real, other) for real, other in zip(*results, strict=True)]
+    return [join_parts(real.name, real, other) for real, other in zip(*results, strict=True)]
 
 
 # ---------------------------------------------------------------------------- elementwise
@@ -146,9 +148,9 @@ def _elementwise(op: Operation) -> Value:
         for value, dtype in zip(op.inputs, types, strict=True)
     ]
 
-    def evaluate(at: Sequence[Expr]) -> Expr | Pair:
+    def evaluate(index: Sequence[Expr]) -> Expr | Pair:
         def operand(position: int) -> Expr | Pair:
-            value, place = op.inputs[position], broadcast(shapes[position], at)
+            value, place = op.inputs[position], broadcast(shapes[position], index)
             if types[position].is_complex:
                 return value.at(*place, 0), value.at(*place, 1)
             return value.at(*place)
@@ -159,7 +161,7 @@ def _elementwise(op: Operation) -> Value:
         return Value(op.name, op.dtype(), op.shape(), Elements(lambda *at: _real(evaluate(at))))
 
     dtype = op.dtype().real_dtype
-    parts = Pairs.of(lambda *at: _pair(evaluate(at)))
+    parts = ComplexElements.of(lambda *at: _pair(evaluate(at)))
     return Value(op.name, dtype, (*op.shape(), 2), parts)
 
 
@@ -193,13 +195,13 @@ def _of_scalar(
             return number(value, scalar.dtype)
         return values[id(scalar)]
 
-    for each in applications(definition):
-        args = [part(arg) for arg in each.args]
-        if each.dtype.is_complex or any(isinstance(arg, tuple) for arg in args):
-            values[id(each)] = _PRIMITIVES[each.name](each.dtype, *args)
+    for application in applications(definition):
+        args = [part(arg) for arg in application.args]
+        if application.dtype.is_complex or any(isinstance(arg, tuple) for arg in args):
+            values[id(application)] = _PRIMITIVES[application.name](application.dtype, *args)
         else:
-            given = each.dtype if each.name == "cast" else None
-            values[id(each)] = apply(each.name, *map(_real, args), dtype=given)
+            given = application.dtype if application.name == "cast" else None
+            values[id(application)] = apply(application.name, *map(_real, args), dtype=given)
     return part(definition)
 
 
@@ -243,13 +245,13 @@ def _absolute(x: Pair) -> Expr:
     return where(infinite, number(math.inf, x[0].dtype), length)
 
 
-def _each(primitive: str) -> Callable[..., Any]:
+def _map_parts(primitive: str) -> Callable[..., Any]:
     return lambda _, *operands: tuple(
         [apply(primitive, *parts) for parts in zip(*operands, strict=True)]
     )
 
 
-def _converted(dtype: DType, x: Expr | Pair) -> Expr | Pair:
+def _convert(dtype: DType, x: Expr | Pair) -> Expr | Pair:
     if not dtype.is_complex:
         assert isinstance(x, tuple)
         if dtype.is_bool:
@@ -263,9 +265,9 @@ def _converted(dtype: DType, x: Expr | Pair) -> Expr | Pair:
 
 _PRIMITIVES: Final[dict[str, Callable[..., Any]]] = {
     "abs": lambda _, x: _absolute(x),
-    "add": _each("add"),
+    "add": _map_parts("add"),
     "angle": lambda _, x: apply("atan2", x[1], x[0]),
-    "cast": _converted,
+    "cast": _convert,
     "complex": lambda _, x, y: (x, y),
     "conj": lambda _, x: (x[0], apply("neg", x[1])),
     "div": lambda _, x, y: _quotient(x, y),
@@ -275,14 +277,14 @@ _PRIMITIVES: Final[dict[str, Callable[..., Any]]] = {
     "imag": lambda _, x: x[1],
     "is_nan": lambda _, x: apply("bit_or", *[apply("is_nan", part) for part in x]),
     "mul": lambda _, x, y: product(x, y),
-    "neg": _each("neg"),
-    "not_equal": lambda _, x, y: apply("bit_or", *_each("not_equal")(_, x, y)),
+    "neg": _map_parts("neg"),
+    "not_equal": lambda _, x, y: apply("bit_or", *_map_parts("not_equal")(_, x, y)),
     "real": lambda _, x: x[0],
     "reciprocal": lambda dtype, x: _quotient(
         (number(1, dtype.real_dtype), number(0, dtype.real_dtype)), x
     ),
     "square": lambda _, x: product(x, x),
-    "sub": _each("sub"),
+    "sub": _map_parts("sub"),
     "where": lambda _, c, x, y: tuple([where(c, *parts) for parts in zip(x, y, strict=True)]),
 }
 """Implementations of primitives for complex numbers, from the result type and operands."""

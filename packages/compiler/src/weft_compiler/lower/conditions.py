@@ -22,7 +22,9 @@ class Conditions:
     def __init__(self) -> None:
         self._holding: set[Hashable] = set()
 
-    def missing(self, of: Requirement, is_always: bool) -> Callable[..., Sequence[Expr]] | None:
+    def missing_part(
+        self, of: Requirement, is_always: bool
+    ) -> Callable[..., Sequence[Expr]] | None:
         """Return the part of a requirement that is not known to be true.
 
         Args:
@@ -32,14 +34,14 @@ class Conditions:
         variables = [Variable(INDEX, f"i{axis}") for axis in range(len(of.space))]
         parts = _conjuncts(of.condition(*variables))
         keys = [(of.space, _key(part)) for part in parts]
-        new = [at for at, key in enumerate(keys) if key not in self._holding]
+        new = [index for index, key in enumerate(keys) if key not in self._holding]
         if is_always:
             self._holding.update(keys)
         if not new:
             return None
 
-        def conditions(*at: Expr) -> Sequence[Expr]:
-            each = _conjuncts(of.condition(*at))
+        def conditions(*index: Expr) -> Sequence[Expr]:
+            each = _conjuncts(of.condition(*index))
             return [each[which] for which in new]
 
         return conditions
@@ -51,21 +53,21 @@ def _conjuncts(condition: Expr) -> list[Expr]:
         case Apply(primitive="bit_and", operands=(x, y)) if condition.dtype.is_bool:
             return [*_conjuncts(x), *_conjuncts(y)]
         case Apply(primitive="greater_equal", operands=(x, y)) if is_number(y, 0):
-            return [] if _from_zero(x) is not None else [condition]
+            return [] if _clamped_at_zero(x) is not None else [condition]
         case Apply(primitive="less", operands=(x, Constant(value=size) as y)):
-            inside = _from_zero(x)
+            inside = _clamped_at_zero(x)
             if inside is not None and x.dtype is INDEX and size > 0:
                 return [apply("less", inside, y)]
     return [condition]
 
 
-def _from_zero(x: Expr) -> Expr | None:
+def _clamped_at_zero(x: Expr) -> Expr | None:
     """Return y if an expression is the integer max(y, 0); else None."""
     match x:
         case Element(value=Value(definition=Elements() as of), indices=indices):
-            return _from_zero(of.element(*indices)) if x.dtype.is_integer else None
+            return _clamped_at_zero(of.element(*indices)) if x.dtype.is_integer else None
         case Apply(primitive="cast", operands=(inner,)) if x.dtype is INDEX:
-            least = _from_zero(inner) if inner.dtype.is_integer else None
+            least = _clamped_at_zero(inner) if inner.dtype.is_integer else None
             return None if least is None else cast(least, INDEX)
         case Apply(primitive="maximum", operands=(y, zero)) if x.dtype.is_integer:
             return y if _is_zero(zero) else None

@@ -102,7 +102,7 @@ class _Splitting(Mutator):
             case Apply(primitive="floor_div" | "floor_mod" as primitive, operands=(x, divisor)):
                 flat = self._flat_index(x)
                 if flat is not None and (factor := self.factor(divisor, flat.columns)):
-                    return self.divided(primitive, flat, factor)
+                    return self.divide_flat(primitive, flat, factor)
         return new
 
     def _flat_index(self, expression: Expr) -> _Flat | None:
@@ -119,7 +119,7 @@ class _Splitting(Mutator):
                     return _Flat(row, column, columns)
         return None
 
-    def divided(self, primitive: str, flat: _Flat, factor: int) -> Expr:
+    def divide_flat(self, primitive: str, flat: _Flat, factor: int) -> Expr:
         """Return the quotient or the remainder of a flat index by a number of rows."""
         if primitive == "floor_div":
             return over(flat.row, factor)
@@ -132,12 +132,14 @@ class _Splitting(Mutator):
         """Return the smallest divisor of a loop's variable, if all others are multiples of it."""
         if loop.start is not None or loop.order is not Order.SERIAL:
             return None
-        divisors = [self._linear(each.operands[1]) for each in _divisions(loop)]
-        known = [each for each in divisors if each is not None]
-        smallest = min(known, default=None)
-        if smallest is None or len(known) < len(divisors):
+        divisors = [self._linear(division.operands[1]) for division in _divisions(loop)]
+        known_values = [division for division in divisors if division is not None]
+        smallest = min(known_values, default=None)
+        if smallest is None or len(known_values) < len(divisors):
             return None
-        return smallest if all(each.multiple_of(smallest) for each in known) else None
+        return (
+            smallest if all(division.multiple_of(smallest) for division in known_values) else None
+        )
 
     def _linear(self, expression: Expr) -> _Linear | None:
         """Return an expression as a linear function of the size.
@@ -189,7 +191,7 @@ class _Quotients(Mutator):
     def rewrite_expression(self, expression: Expr) -> Expr:
         if isinstance(expression, Apply) and _is_division(expression, self._variable):
             factor = self._splitting.factor(expression.operands[1], self._flat.columns)
-            return self._splitting.divided(expression.primitive, self._flat, factor)
+            return self._splitting.divide_flat(expression.primitive, self._flat, factor)
         if isinstance(expression, Variable) and expression.name == self._variable:
             return self._sum
         return super().rewrite_expression(expression)

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft_compiler.ir.lines import Line, is_same
-from weft_compiler.lower.region import specialise
+from weft_compiler.ir.lines import LinearFunction, is_same
+from weft_compiler.lower.region import specialize
 from weft_compiler.lower.registry import Unsupported
 from weft_compiler.lower.request_numbers import AnyRequest, with_numbers
 from weft_graph.ir.code_generators import RegionRequest
@@ -62,7 +62,7 @@ class FoldedValues:
         positions = [at for at, source in enumerate(request.inputs) if source in inputs]
         known = [(new, at) for new, at in enumerate(positions) if at in request.values]
         try:
-            outputs = specialise(
+            outputs = specialize(
                 members,
                 [request.inputs[at] for at in positions],
                 [request.shapes[at] for at in positions],
@@ -97,7 +97,7 @@ def _continues(x: Any, y: Any, z: Any, first: int, second: int, size: int) -> bo
     if arrays[0].dtype.kind not in "biuf":
         return all(array.tobytes() == arrays[0].tobytes() for array in arrays)
     for a, b, c in zip(*[array.ravel().tolist() for array in arrays], strict=True):
-        line = Line.through(a, b, first, second)
+        line = LinearFunction.through(a, b, first, second)
         if line is None or not is_same(line.at(size), c):
             return False
     return True

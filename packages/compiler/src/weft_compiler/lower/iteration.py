@@ -43,7 +43,7 @@ class Emitter:
         """Emit nested loops over sizes; `write` receives their variables and emits their body."""
         raise NotImplementedError
 
-    def resolved(self, expression: Expr) -> Expr:
+    def resolve_expression(self, expression: Expr) -> Expr:
         """Convert an expression of definitions to an expression of the program, inside a nest."""
         raise NotImplementedError
 

@@ -30,16 +30,16 @@ from weft_compiler.ir.program import (
     loads,
 )
 from weft_compiler.lower.analysis import (
-    Facts,
-    analyse,
-    checks_beside,
+    ValueFacts,
+    analyze,
+    find_materialized,
     memory_of,
-    updates_in_order,
-    worth_memory,
+    order_updates,
+    pending_checks,
 )
 from weft_compiler.lower.iteration import Effect, Emitter, LastValue, LoopBody, Path
-from weft_compiler.lower.values import Elements, ScatterUpdate, Value, computed
-from weft_compiler.lower.writer import Nests, predicates_of
+from weft_compiler.lower.values import Elements, ScatterUpdate, Value, compute_value
+from weft_compiler.lower.writer import NestWriter, predicates_of
 from weft_tensor import dtypes
 
 _WORTH_KEEPING: Final = 2
@@ -47,7 +47,7 @@ _WORTH_KEEPING: Final = 2
 
 
 @dataclass(eq=False)
-class Outside:
+class LoopInterface:
     """Inputs and outputs of a loop's program, in addition to its variables.
 
     Attributes:
@@ -65,12 +65,12 @@ class Outside:
     goes_on: bool
 
 
-def write_loop(loop_body: LoopBody, outside: Outside, name: str) -> Program:
+def write_loop(loop_body: LoopBody, outside: LoopInterface, name: str) -> Program:
     """Return the program of a loop."""
     return _LoopWriter(outside.inputs).program_of(loop_body, outside, name)
 
 
-class _LoopWriter(Nests, Emitter):
+class _LoopWriter(NestWriter, Emitter):
     """Writer of loops, including nested ones."""
 
     def __init__(self, inputs: Sequence[Value]) -> None:
@@ -86,8 +86,8 @@ class _LoopWriter(Nests, Emitter):
     def nest(self, sizes: Sequence[int], write: Callable[..., None]) -> None:
         self._nest(sizes, write)
 
-    def resolved(self, expression: Expr) -> Expr:
-        return self._resolved(expression)
+    def resolve_expression(self, expression: Expr) -> Expr:
+        return self._resolve(expression)
 
     def unique(self, name: str) -> str:
         return self._unique(name)
@@ -97,7 +97,7 @@ class _LoopWriter(Nests, Emitter):
 
     # ---------------------------------------------------------------------- programs
 
-    def program_of(self, loop_body: LoopBody, outside: Outside, name: str) -> Program:
+    def program_of(self, loop_body: LoopBody, outside: LoopInterface, name: str) -> Program:
         """Return the program of a loop."""
         name = self._unique(name)
         finals: list[Buffer] = []
@@ -124,13 +124,13 @@ class _LoopWriter(Nests, Emitter):
             outputs.append(more)
         body = tuple(self._body)
         used = {load.buffer for load in loads(body)}
-        known = [value for value in self._constants if self._buffers[value].name in used]
+        known_values = [value for value in self._constants if self._buffers[value].name in used]
         return Program(
             name,
-            tuple([self._buffers[value] for value in (*self._inputs, *known)]),
+            tuple([self._buffers[value] for value in (*self._inputs, *known_values)]),
             tuple(outputs),
             body,
-            {self._buffers[value].name: value.constant for value in known},
+            {self._buffers[value].name: value.constant for value in known_values},
         )
 
     def _copy(self, value: Value, first: Value | None) -> None:
@@ -165,41 +165,41 @@ class _LoopWriter(Nests, Emitter):
             for old, new in zip(loop_body.variables, loop_body.next_values, strict=True)
             if new is not old
         ]
-        tested_taken = _taken(loop_body.condition_effects)
-        taken = [*tested_taken, *_taken(loop_body.effects)]
+        tested_taken = _read_values(loop_body.condition_effects)
+        taken = [*tested_taken, *_read_values(loop_body.effects)]
         news = [new for _, new in following]
         expected = [loop_body.test, *news, *taken]
-        following = _apart_from_users(following, expected, loop_body)
+        following = _copy_shared(following, expected, loop_body)
         news = [new for _, new in following]
         expected = [loop_body.test, *news, *taken]
-        checks = checks_beside(loop_body.node_values, expected)
+        checks = pending_checks(loop_body.node_values, expected)
         loop_body.paths |= {
             check: loop_body.paths.get(value, ()) for value, check in checks.items()
         }
         # The last roots are analyzed first, so that predicates precede the values they guard.
-        facts = analyse([*expected, *checks.values(), *reversed(_predicates(loop_body))])
+        facts = analyze([*expected, *checks.values(), *reversed(_predicates(loop_body))])
         self._declare(facts)
         self._outputs += news
-        kept = set(worth_memory(facts, {*self._buffers, *news, *taken}))
-        varying = self._varying(loop_body, facts)
+        kept = set(find_materialized(facts, {*self._buffers, *news, *taken}))
+        varying = self._find_varying(loop_body, facts)
         self._fixed.update(loop_body.variables)  # they are invariant in inner loops
         kept |= {v for v in facts if v not in self._buffers and _is_dear(v, facts[v], varying)}
-        self._computed([value for value in facts if value not in varying], kept, facts, {})
+        self._compute_values([value for value in facts if value not in varying], kept, facts, {})
         decided = predicates_of([effect.path for effect in loop_body.condition_effects])
-        tested = analyse([loop_body.test, *tested_taken, *decided])
+        tested = analyze([loop_body.test, *tested_taken, *decided])
         on, more = self._flag("on", True), self._flag("more", False)
         count = Variable(INDEX, self._unique("turn"))
         if loop_body.max_iterations is not None:
             self._emit(Var(count.name, index(0)))
         outer, self._body = self._body, []
-        self._computed([v for v in tested if v in varying], kept, facts, loop_body.paths)
+        self._compute_values([v for v in tested if v in varying], kept, facts, loop_body.paths)
         test = loop_body.test
-        self._nest((), lambda: self._emit(Assign(on.name, self._resolved(_only(test)))))
+        self._nest((), lambda: self._emit(Assign(on.name, self._resolve(_only_element(test)))))
         if loop_body.max_iterations is not None:
             is_below_limit = apply("less", count, index(loop_body.max_iterations))
             self._emit(Assign(more.name, apply("bit_and", on, apply("invert", is_below_limit))))
             self._emit(Assign(on.name, apply("bit_and", on, is_below_limit)))
-        self._tested(loop_body, more)
+        self._write_condition_effects(loop_body, more)
         inner, self._body = self._body, []
         remaining = [value for value in facts if value in varying and value not in tested]
         self._iteration(loop_body, remaining, kept, facts, following)
@@ -209,7 +209,7 @@ class _LoopWriter(Nests, Emitter):
         self._body = [*outer, While(on, tuple(inner))]
         return more
 
-    def _tested(self, loop_body: LoopBody, more: Variable) -> None:
+    def _write_condition_effects(self, loop_body: LoopBody, more: Variable) -> None:
         """Write the effects of a condition, unless the next call runs that iteration."""
         outer, self._body = self._body, []
         for effect in loop_body.condition_effects:
@@ -226,12 +226,12 @@ class _LoopWriter(Nests, Emitter):
         return flag
 
     def _copy_value(self, buffer: Buffer, initial: Value) -> None:
-        result = computed(buffer.name, initial.dtype, initial.shape, initial.at)
-        self._declare(analyse([result]))
+        result = compute_value(buffer.name, initial.dtype, initial.shape, initial.at)
+        self._declare(analyze([result]))
         self._nest(
             buffer.shape,
             lambda *position: self._emit(
-                Store(buffer.name, position, self._resolved(initial.at(*position)))
+                Store(buffer.name, position, self._resolve(initial.at(*position)))
             ),
         )
 
@@ -240,12 +240,12 @@ class _LoopWriter(Nests, Emitter):
         loop_body: LoopBody,
         values: Sequence[Value],
         kept: set[Value],
-        facts: Mapping[Value, Facts],
+        facts: Mapping[Value, ValueFacts],
         following: Sequence[tuple[Value, Value]],
     ) -> None:
         """Write one iteration: values, effects, then the updates of the variables."""
         news = {new for _, new in following}
-        self._computed([v for v in values if v not in news], kept, facts, loop_body.paths)
+        self._compute_values([v for v in values if v not in news], kept, facts, loop_body.paths)
         for new in news:
             for requirement in new.requires:
                 self._require(requirement)
@@ -254,22 +254,22 @@ class _LoopWriter(Nests, Emitter):
         for old, new in following:
             self._buffers[new] = self._buffers[old]
         late: list[tuple[Value, Buffer]] = []
-        for old, new, apart in updates_in_order(following, facts, self._buffers):
+        for old, new, apart in order_updates(following, facts, self._buffers):
             if apart:
-                late.append((new, self._beside(new)))
+                late.append((new, self._compute_separately(new)))
             else:
                 self._update(new, self._buffers[old])
         for new, copy in late:
             self._move(copy, self._buffers[new])
 
-    def _declare(self, facts: Mapping[Value, Facts]) -> None:
+    def _declare(self, facts: Mapping[Value, ValueFacts]) -> None:
         """Declare the buffers of constants."""
         for value in facts:
             if value.constant is not None and value not in self._buffers:
                 self._constants.setdefault(value)
                 self._buffers[value] = self._buffer(value)
 
-    def _varying(self, loop_body: LoopBody, facts: Mapping[Value, Facts]) -> set[Value]:
+    def _find_varying(self, loop_body: LoopBody, facts: Mapping[Value, ValueFacts]) -> set[Value]:
         """Return the values that are not loop-invariant."""
         variables = set(loop_body.variables)
         for value, fact in facts.items():
@@ -290,11 +290,11 @@ class _LoopWriter(Nests, Emitter):
                 variables.add(value)
         return variables
 
-    def _computed(
+    def _compute_values(
         self,
         values: Sequence[Value],
         kept: set[Value],
-        facts: Mapping[Value, Facts],
+        facts: Mapping[Value, ValueFacts],
         paths: Mapping[Value, Path],
     ) -> None:
         for value in values:
@@ -304,7 +304,7 @@ class _LoopWriter(Nests, Emitter):
     def _compute(
         self,
         value: Value,
-        facts: Mapping[Value, Facts],
+        facts: Mapping[Value, ValueFacts],
         paths: Mapping[Value, Path],
         keep: bool = True,
     ) -> None:
@@ -343,14 +343,14 @@ class _LoopWriter(Nests, Emitter):
 def _next(old: Value, new: Value, loop_body: LoopBody) -> Value:
     """Return the next value of a variable: updated in place, or a copy if others read it too."""
     in_place = isinstance(new.definition, ScatterUpdate) and loop_body.next_values.count(new) == 1
-    return new if in_place else _copied(old, new)
+    return new if in_place else _copy_value(old, new)
 
 
-def _copied(old: Value, new: Value) -> Value:
-    return computed(f"{old.name}_next", old.dtype, old.shape, new.at)
+def _copy_value(old: Value, new: Value) -> Value:
+    return compute_value(f"{old.name}_next", old.dtype, old.shape, new.at)
 
 
-def _apart_from_users(
+def _copy_shared(
     following: Sequence[tuple[Value, Value]], values: Sequence[Value], loop_body: LoopBody
 ) -> list[tuple[Value, Value]]:
     """Return the next values of variables, copied if something else uses them.
@@ -360,16 +360,16 @@ def _apart_from_users(
     """
     others = [new for _, new in following if not isinstance(new.definition, ScatterUpdate)]
     remaining = [value for value in loop_body.node_values if value.requires and value not in values]
-    facts = analyse([*values, *others, *remaining])
+    facts = analyze([*values, *others, *remaining])
     return [
-        (old, _copied(old, new) if facts[new].users or facts[new].in_memory else new)
+        (old, _copy_value(old, new) if facts[new].users or facts[new].in_memory else new)
         for old, new in following
     ]
 
 
-def _taken(effects: Sequence[Effect]) -> list[Value]:
+def _read_values(effects: Sequence[Effect]) -> list[Value]:
     return [
-        computed(value.name, value.dtype, value.shape, value.at)
+        compute_value(value.name, value.dtype, value.shape, value.at)
         for effect in effects
         for value in effect.takes
     ]
@@ -380,12 +380,12 @@ def _predicates(loop_body: LoopBody) -> list[Value]:
     return predicates_of([*loop_body.paths.values(), *[effect.path for effect in effects]])
 
 
-def _only(value: Value) -> Expr:
+def _only_element(value: Value) -> Expr:
     """Return the element of a value of rank 0."""
     return value.at()
 
 
-def _is_dear(value: Value, facts: Facts, varying: Container[Value]) -> bool:
+def _is_dear(value: Value, facts: ValueFacts, varying: Container[Value]) -> bool:
     """Return True if a loop-invariant value is expensive enough to be computed before the loop."""
     return (
         value not in varying

@@ -10,7 +10,7 @@ from weft_compiler.layouts import LINE, PANEL_BYTES
 from weft_compiler.lower.values import Value
 
 
-def packed(name: str, value: Value, matrix: Any) -> Value:
+def pack_columns(name: str, value: Value, matrix: Any) -> Value:
     """Return a constant packed as panels of columns, (panels, ..., columns), padded with zeros.
 
     Args:
@@ -20,7 +20,7 @@ def packed(name: str, value: Value, matrix: Any) -> Value:
     columns = PANEL_BYTES // matrix.itemsize
     *rows, depth = matrix.shape
     panels = -(-depth // columns)
-    result = aligned((panels, *rows, columns), matrix.dtype)
+    result = align_array((panels, *rows, columns), matrix.dtype)
     for index in range(panels):
         part = matrix[..., index * columns : (index + 1) * columns]
         result[index, ..., : part.shape[-1]] = part
@@ -29,7 +29,7 @@ def packed(name: str, value: Value, matrix: Any) -> Value:
     return Value(name, value.dtype, result.shape, constant=result)
 
 
-def aligned(shape: tuple[int, ...], dtype: Any) -> Any:
+def align_array(shape: tuple[int, ...], dtype: Any) -> Any:
     """Return a new array that starts at a cache line: loads across lines take twice as long."""
     size = int(np.prod(shape)) * dtype.itemsize
     memory = np.empty(size + LINE, np.uint8)

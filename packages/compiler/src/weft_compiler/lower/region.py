@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft_compiler.ir.expressions import Expr, apply, index, number, of_scalar, where
+from weft_compiler.ir.expressions import Expr, apply, index, number, scalar_expression, where
 from weft_compiler.ir.program import Program
 from weft_compiler.layouts import STATE
-from weft_compiler.lower.analysis import analyse, checks_beside, facts_of, memory_of
+from weft_compiler.lower.analysis import analyze, facts_of, memory_of, pending_checks
 from weft_compiler.lower.complex_numbers import (
     is_complex,
     lower_complex,
@@ -30,17 +30,17 @@ from weft_compiler.lower.registry import (
     update_of,
 )
 from weft_compiler.lower.values import (
-    Chosen,
     Requirement,
     ScatterUpdate,
+    Select,
     Value,
     broadcast,
-    changed_if,
-    chosen,
-    computed,
+    compute_value,
+    select_value,
+    update_if,
 )
 from weft_compiler.lower.writer import write
-from weft_graph.ir.code_generators import FEW, Branches, RegionRequest
+from weft_graph.ir.code_generators import MAX_SMALL_ELEMENTS, Branches, RegionRequest
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
@@ -63,7 +63,7 @@ def unsupported_reason(node: Node) -> str:
         return ""
     if update is not None:
         given = [state_type(node), *[source.dtype for source in node.inputs[update.states :]]]
-        odd_types = [dtype.name for dtype in given if not computes_with(dtype)]
+        odd_types = [dtype.name for dtype in given if not is_computable(dtype)]
         return f"it has values of type {odd_types[0]}" if odd_types else ""
     odd = [out.dtype for out in (*node.inputs, *node.outputs) if not is_stored(out.dtype)]
     if odd:
@@ -75,10 +75,10 @@ def unsupported_reason(node: Node) -> str:
         return ""
     if traits.scalar is None or traits.scalar.by_kernel:
         return f"there is no lowering rule for {node.type}"
-    return _lacks(node)
+    return _missing_primitive_reason(node)
 
 
-def _lacks(node: Node) -> str:
+def _missing_primitive_reason(node: Node) -> str:
     """Return why the code generator cannot compute an elementwise op, or ""."""
     definition = node.op_def.traits.scalar
     assert definition is not None
@@ -106,17 +106,17 @@ def lower(
       follow the states of the random streams, if there are `rng_nodes`, and the constants that the
       program uses. If a random node is in a branch, an additional bool output says which random
       nodes have run. Variables that nodes change are not inputs, but outputs that are updated in
-      place; they come last, in the order of `changed`.
+      place; they come last, in the order of `updated_variables`.
     Raises: Unsupported: the nodes cannot be lowered with these shapes.
     """
-    members, inputs, outputs, shapes, known, branches, _ = request
-    counterparts = specialise(members, inputs, shapes, known)
+    members, inputs, outputs, shapes, known_value, branches, _ = request
+    counterparts = specialize(members, inputs, shapes, known_value)
     values: dict[Output, Value] = {
-        counterparts[input_]: _given(input_, counterparts[input_]) for input_ in inputs
+        counterparts[input_]: _input_value(input_, counterparts[input_]) for input_ in inputs
     }
     rows = {member: row for row, member in enumerate(rng_nodes(members))}
     streams = Value("streams", dtypes.uint64, (len(rows), STATE))
-    states = {state: values[counterparts[state]] for state in changed(members)}
+    states = {state: values[counterparts[state]] for state in updated_variables(members)}
     olds = set(states.values())
     result: list[tuple[Node, Sequence[Value]]] = []
     ways = PathConditions(branches, counterparts, values)
@@ -127,34 +127,36 @@ def lower(
         if update_of(member.type) is not None:
             change = _change(member, counterparts, values, olds)
             result.append((member, change))
-            for source, new in zip(changed_by(member), change, strict=True):
-                values[counterparts[source]] = ways.after(path, new, values[counterparts[source]])
+            for source, new in zip(changed_variables(member), change, strict=True):
+                values[counterparts[source]] = ways.value_after(
+                    path, new, values[counterparts[source]]
+                )
             continue
         if member.role is Role.MERGE:
             values |= zip(
                 [counterparts[output] for output in member.outputs],
-                ways.joined(member),
+                ways.join_branches(member),
                 strict=True,
             )
             continue
         for node in dict.fromkeys(counterparts[output].node for output in member.outputs):
             stream = (streams, rows[member]) if member in rows else None
-            results = lowered(node, [values[source] for source in node.inputs], stream, direct)
+            results = lower_node(node, [values[source] for source in node.inputs], stream, direct)
             for output, value in zip(node.outputs, results, strict=True):
                 assert (value.dtype, value.shape) == stored_type(output), (node, value)
                 values[output] = value
         result.append((member, [values[counterparts[output]] for output in member.outputs]))
         ways.note(result[-1][1], path)
-    gives = _wanted(outputs, counterparts, values, ways)
+    gives = _output_values(outputs, counterparts, values, ways)
     leaving = list(zip(outputs, gives, strict=True))
     if any(ways.of(member) for member in rows):
-        gives.append(ways.drew(rows))
+        gives.append(ways.executed_mask(rows))
     first = [values[counterparts[input_]] for input_ in inputs if input_ not in states]
     constants = [value for value in values.values() if value.constant is not None]
     lasts = [values[counterparts[state]] for state in states]
-    updates = list(zip(states.values(), _apart_from_users(lasts, gives), strict=True))
+    updates = list(zip(states.values(), _copy_shared(lasts, gives), strict=True))
     interval = [value for _, results in result for value in results]
-    checks = checks_beside(interval, [*gives, *[new for _, new in updates]])
+    checks = pending_checks(interval, [*gives, *[new for _, new in updates]])
     ways.paths |= {check: ways.paths.get(value, ()) for value, check in checks.items()}
     reads = list(dict.fromkeys([*first, *([streams] if rows else []), *constants]))
     filled: Fused = {}
@@ -166,7 +168,7 @@ def lower(
     return program
 
 
-def _wanted(
+def _output_values(
     outputs: Sequence[Output],
     counterparts: Mapping[Output, Output],
     values: Mapping[Output, Value],
@@ -180,14 +182,14 @@ def _wanted(
     for output in outputs:
         value = values[counterparts[output]]
         if value.definition is None or value in expected:
-            value = computed(output.node.name, value.dtype, value.shape, value.at)
+            value = compute_value(output.node.name, value.dtype, value.shape, value.at)
             ways.note([value], ways.of(output.node))
         value.is_complex = output.dtype.is_complex
         expected.append(value)
     return expected
 
 
-def _given(source: Output, output: Output) -> Value:
+def _input_value(source: Output, output: Output) -> Value:
     """Return the value of an input, as a constant if it is known."""
     constant = output.node.attrs["value"] if output.node.role is Role.CONSTANT else None
     if output.dtype.is_complex and constant is not None:
@@ -222,7 +224,7 @@ class PathConditions:
         require(value.shape == (), "the predicate of a conditional must be a scalar")
         return value
 
-    def joined(self, merge: Node) -> list[Value]:
+    def join_branches(self, merge: Node) -> list[Value]:
         """Return the results of a Merge: the selected value, and the index of its input."""
         switch, side = self._branches.sides[merge]
         predicate = self._predicate(switch)
@@ -230,13 +232,13 @@ class PathConditions:
         then, otherwise = values[side], values[not side]
         which = [number(position, dtypes.int32) for position in (side, not side)]
         result = [
-            chosen(merge.name, predicate, then, otherwise),
-            computed(merge.name, dtypes.int32, (), lambda: where(predicate.at(), *which)),
+            select_value(merge.name, predicate, then, otherwise),
+            compute_value(merge.name, dtypes.int32, (), lambda: where(predicate.at(), *which)),
         ]
         self.note(result, self.of(merge))
         return result
 
-    def after(self, path: Path, new: Value, old: Value) -> Value:
+    def value_after(self, path: Path, new: Value, old: Value) -> Value:
         """Return the value of a variable after an update that runs under `path`.
 
         Selects are nested from the inside out: the predicate of an inner branch has a value only
@@ -250,16 +252,16 @@ class PathConditions:
             and list(definition.change.before) == [old]
         ):
             # The requirements of `new` were noted above and are checked under the path.
-            new = changed_if(path, new)
+            new = update_if(path, new)
             self.note([new], ())
             return new
         for position, (predicate, side) in reversed(list(enumerate(path))):
             then, otherwise = (new, old) if side else (old, new)
-            new = chosen(new.name, predicate, then, otherwise)
+            new = select_value(new.name, predicate, then, otherwise)
             self.note([new], path[:position])
         return new
 
-    def drew(self, drawing: Iterable[Node]) -> Value:
+    def executed_mask(self, drawing: Iterable[Node]) -> Value:
         """Return a vector that says which of the random nodes have run."""
         ran = [self._runs(self.of(member)) for member in drawing]
 
@@ -269,18 +271,18 @@ class PathConditions:
                 result = where(apply("equal", position, index(row)), runs.at(), result)
             return result
 
-        return computed("drew", dtypes.bool_, (len(ran),), element)
+        return compute_value("drew", dtypes.bool_, (len(ran),), element)
 
     def _runs(self, path: Path) -> Value:
         """Return a bool scalar that is true if `path` is taken."""
         yes, no = [
-            computed("runs", dtypes.bool_, (), partial(number, value, dtypes.bool_))
+            compute_value("runs", dtypes.bool_, (), partial(number, value, dtypes.bool_))
             for value in (True, False)
         ]
         result = yes
         for position, (predicate, side) in reversed(list(enumerate(path))):
             then, otherwise = (result, no) if side else (no, result)
-            result = chosen("runs", predicate, then, otherwise)
+            result = select_value("runs", predicate, then, otherwise)
             self.note([result], path[:position])
         return result
 
@@ -303,15 +305,15 @@ def rng_nodes(members: Sequence[Node]) -> list[Node]:
     return [member for member in members if member.op_def.traits.random]
 
 
-def changed(members: Sequence[Node]) -> list[Output]:
+def updated_variables(members: Sequence[Node]) -> list[Output]:
     """Return the variables that nodes change, as references and handles without duplicates.
 
     A reference that such a node returns is replaced by the one that it received as its first input.
     """
-    changes = [member for member in members if changed_by(member)]
+    changes = [member for member in members if changed_variables(member)]
     states = states_of(changes)
     return list(
-        dict.fromkeys(states[source] for member in changes for source in changed_by(member))
+        dict.fromkeys(states[source] for member in changes for source in changed_variables(member))
     )
 
 
@@ -319,14 +321,14 @@ def states_of(members: Sequence[Node]) -> dict[Output, Output]:
     """Map references and handles that nodes change or return to the inputs that they came from."""
     outputs: dict[Output, Output] = {}
     for member in members:
-        for source in changed_by(member):
+        for source in changed_variables(member):
             outputs.setdefault(source, source)
-        if changed_by(member):
+        if changed_variables(member):
             outputs |= {output: outputs[member.inputs[0]] for output in member.outputs}
     return outputs
 
 
-def changed_by(node: Node) -> Sequence[Output]:
+def changed_variables(node: Node) -> Sequence[Output]:
     """Return the references and handles of the variables that a node changes."""
     update = update_of(node.type)
     return node.inputs[: update.states] if update is not None else ()
@@ -334,7 +336,7 @@ def changed_by(node: Node) -> Sequence[Output]:
 
 def reads_state(node: Node) -> bool:
     """Return True if a node reads the variable that is its input."""
-    if len(node.inputs) != 1 or len(node.outputs) != 1 or not computes_with(node.outputs[0].dtype):
+    if len(node.inputs) != 1 or len(node.outputs) != 1 or not is_computable(node.outputs[0].dtype):
         return False
     source = node.inputs[0].dtype
     gives_value = not node.outputs[0].dtype.is_ref
@@ -369,29 +371,29 @@ def _change(
     assert update is not None
     states = update.states if update.rows is not None else len(node.inputs)
     operands = [values[outputs[source]] for source in node.inputs]
-    operands[states:] = [_beside(value, olds) for value in operands[states:]]
+    operands[states:] = [_copy_if_aliased(value, olds) for value in operands[states:]]
     require(
-        len({outputs[source] for source in changed_by(node)}) == update.states,
+        len({outputs[source] for source in changed_variables(node)}) == update.states,
         f"{node.name} updates the same variable twice",
     )
     return new_values(node, update, operands)
 
 
-def _beside(value: Value, olds: Collection[Value]) -> Value:
+def _copy_if_aliased(value: Value, olds: Collection[Value]) -> Value:
     """Return a value, as a copy if it is in the memory of a variable.
 
     Updates of rows need the copy, because they write to that memory before all elements are read.
     """
     there = memory_of(value) in olds
-    return computed(value.name, value.dtype, value.shape, value.at) if there else value
+    return compute_value(value.name, value.dtype, value.shape, value.at) if there else value
 
 
-def _apart_from_users(lasts: Sequence[Value], values: Sequence[Value]) -> list[Value]:
+def _copy_shared(lasts: Sequence[Value], values: Sequence[Value]) -> list[Value]:
     """Return the final values of variables, copied if something else uses them.
 
     They are written to the variables' memory at the end and must have no other users then.
     """
-    facts = analyse([*values, *lasts])
+    facts = analyze([*values, *lasts])
     used = {
         value for value in lasts if facts[value].users or facts[value].in_memory or value in values
     }
@@ -401,9 +403,9 @@ def _apart_from_users(lasts: Sequence[Value], values: Sequence[Value]) -> list[V
 def _restore_updates(value: Value) -> Value:
     """Return another value with the same elements, and the updates undone."""
     definition = value.definition
-    if isinstance(definition, Chosen):
-        return chosen(value.name, definition.predicate, definition.then, definition.otherwise)
-    return computed(value.name, value.dtype, value.shape, value.at)
+    if isinstance(definition, Select):
+        return select_value(value.name, definition.predicate, definition.then, definition.otherwise)
+    return compute_value(value.name, value.dtype, value.shape, value.at)
 
 
 def new_values(node: Node, update: Update, operands: Sequence[Value]) -> list[Value]:
@@ -422,14 +424,14 @@ def new_values(node: Node, update: Update, operands: Sequence[Value]) -> list[Va
         Scalar("input", operand.dtype, (), position) for position, operand in enumerate(operands)
     ]
     return [
-        computed(f"{old.name}_new", old.dtype, shape, _elements(new, operands))
+        compute_value(f"{old.name}_new", old.dtype, shape, _elements(new, operands))
         for old, new in zip(operands, update.new(node.attrs, *given), strict=False)
     ]
 
 
 def _elements(scalar: Scalar, operands: Sequence[Value]) -> Callable[..., Expr]:
     def element(*position: Expr) -> Expr:
-        return of_scalar(
+        return scalar_expression(
             scalar,
             lambda i: operands[i].at(*position[: operands[i].rank] if operands[i].rank else ()),
         )
@@ -437,7 +439,7 @@ def _elements(scalar: Scalar, operands: Sequence[Value]) -> Callable[..., Expr]:
     return element
 
 
-def specialise(
+def specialize(
     members: Sequence[Node],
     inputs: Sequence[Output],
     shapes: Sequence[Shape],
@@ -456,7 +458,9 @@ def specialise(
         if reads_state(member)
         for source in member.inputs
     }
-    types_of |= {source: state_type(member) for member in members for source in changed_by(member)}
+    types_of |= {
+        source: state_type(member) for member in members for source in changed_variables(member)
+    }
     states = states_of(members)
     for position, (given, shape) in enumerate(zip(inputs, shapes, strict=True)):
         node = given.node
@@ -492,11 +496,11 @@ def specialise(
                 outputs[output] = counterpart.outputs[0]
             continue
         sources = tuple([outputs[source] for source in member.inputs])
-        outputs.update(zip(member.outputs, copied(graph, member, sources), strict=True))
+        outputs.update(zip(member.outputs, copy_node(graph, member, sources), strict=True))
     return outputs
 
 
-def copied(graph: Graph, node: Node, sources: tuple[Output, ...]) -> list[Output]:
+def copy_node(graph: Graph, node: Node, sources: tuple[Output, ...]) -> list[Output]:
     """Copy a node to a graph with all shapes known; return its outputs.
 
     Args:
@@ -536,16 +540,16 @@ def _constant_twin(graph: Graph, output: Output) -> Output:
     return counterpart.outputs[0]
 
 
-def lowered(
+def lower_node(
     node: Node,
     inputs: Sequence[Value],
     stream: tuple[Value, int] | None = None,
     direct: bool = False,
 ) -> Sequence[Value]:
     """Return the values of a node's results."""
-    known = [constant_value(output) for output in node.outputs]
-    if all(value is not None for value in known):
-        return list(map(_known, node.outputs, known))
+    known_values = [constant_value(output) for output in node.outputs]
+    if all(value is not None for value in known_values):
+        return list(map(_known, node.outputs, known_values))
     if node.op_def.traits.identity:
         return [inputs[0]]
     operation = Operation(node, inputs, stream, direct)
@@ -570,7 +574,7 @@ def _known(output: Output, value: Any) -> Value:
         return Value(output.name, *stored_type(output), constant=stored_value(value))
     array, shape, dtype = np.asarray(value), shape_of(output), output.dtype
     numbers = array.reshape(-1)
-    if array.ndim == 1 and dtype.is_integer and 1 < array.size <= FEW:
+    if array.ndim == 1 and dtype.is_integer and 1 < array.size <= MAX_SMALL_ELEMENTS:
 
         def element(offset: Expr) -> Expr:
             result: Expr = number(numbers[-1].item(), dtype)
@@ -579,10 +583,10 @@ def _known(output: Output, value: Any) -> Value:
                 result = where(is_it, number(item, dtype), result)
             return result
 
-        return computed(output.name, dtype, shape, element)
+        return compute_value(output.name, dtype, shape, element)
     if array.size > 1 and array.tobytes() == numbers[:1].tobytes() * array.size:
         same = number(numbers[0].item(), dtype)
-        return computed(output.name, dtype, shape, lambda *_: same)
+        return compute_value(output.name, dtype, shape, lambda *_: same)
     return Value(output.name, dtype, shape, constant=value)
 
 
@@ -593,13 +597,13 @@ def _elementwise(op: Operation) -> Value:
     scalar = definition.expression([value.dtype for value in op.inputs], op.dtype())
 
     def element(*position: Expr) -> Expr:
-        return of_scalar(
+        return scalar_expression(
             scalar,
             lambda i: op.inputs[i].at(*broadcast(op.inputs[i].shape, position)),
             lambda name: op.node.attrs[name],
         )
 
-    result = computed(op.name, op.dtype(), op.shape(), element)
+    result = compute_value(op.name, op.dtype(), op.shape(), element)
     result.requires = tuple(_divisors(op, scalar))
     return result
 
@@ -615,34 +619,37 @@ def _divisors(op: Operation, scalar: Scalar) -> list[Requirement]:
     if 0 in op.shape():
         return []
     return [
-        *[_compared(op, item, "not_equal", "a divisor other than 0") for item in divided],
-        *[_compared(op, power, "greater_equal", "an exponent of 0 or more") for power in powers],
+        *[_require_comparison(op, item, "not_equal", "a divisor other than 0") for item in divided],
+        *[
+            _require_comparison(op, power, "greater_equal", "an exponent of 0 or more")
+            for power in powers
+        ],
     ]
 
 
-def _compared(op: Operation, part: Scalar, how: str, said: str) -> Requirement:
-    """Require that a part of a definition compares to 0 by `how` for all elements."""
+def _require_comparison(op: Operation, part: Scalar, primitive: str, label: str) -> Requirement:
+    """Require that a part of a definition compares to 0 by `primitive` for all elements."""
 
     def condition(*position: Expr) -> Expr:
-        given = of_scalar(
+        given = scalar_expression(
             part,
             lambda i: op.inputs[i].at(*broadcast(op.inputs[i].shape, position)),
             lambda name: op.node.attrs[name],
         )
-        return apply(how, given, number(0, part.dtype))
+        return apply(primitive, given, number(0, part.dtype))
 
     space = op.inputs[part.value].shape if part.name == "input" else op.shape()
-    return Requirement(space, condition, f"{said} was required")
+    return Requirement(space, condition, f"{label} was required")
 
 
-def computes_with(dtype: DType) -> bool:
+def is_computable(dtype: DType) -> bool:
     """Return True if programs can compute with values of the type."""
     return dtype.is_bool or dtype.is_integer or dtype.is_floating
 
 
 def is_stored(dtype: DType) -> bool:
     """Return True if programs can compute with the type, or with the parts of a complex type."""
-    return computes_with(dtype) or dtype.is_complex
+    return is_computable(dtype) or dtype.is_complex
 
 
 def stored_type(output: Output) -> tuple[DType, Shape]:

@@ -68,7 +68,7 @@ class Operation:
         assert dims is not None
         return tuple([size for size in dims if size is not None])
 
-    def known(self, operand: int) -> Any:
+    def known_value(self, operand: int) -> Any:
         """Return the value of an operand that must be known at compile time, as an array.
 
         Raises: Unsupported: the value is not known.
@@ -81,7 +81,7 @@ class Operation:
     def axes(self, operand: int = 1) -> list[int]:
         """Return the axes of the first operand that `operand` lists, non-negative and sorted."""
         rank = self.inputs[0].rank
-        named = self.known(operand).reshape(-1).tolist()
+        named = self.known_value(operand).reshape(-1).tolist()
         return sorted({int(axis) % rank for axis in named}) if rank else []
 
 
@@ -179,28 +179,29 @@ _pairs: Final[set[str]] = set()
 
 def lowers(
     *ops: str,
-    known: KnownOperands = (),
+    known_operands: KnownOperands = (),
     by_kernel: Callable[[Node], str] = lambda _: "",
-    alone: Callable[[Node], bool] = lambda _: False,
+    compiles_alone: Callable[[Node], bool] = lambda _: False,
     pairs: bool = False,
 ) -> Callable[[Rule], Rule]:
     """Register the lowering rule of some op types; a decorator.
 
     Args:
-      known: positions of the operands whose values must be known at compile time, such as axes,
-        because the rule or the result shape depends on them. Negative positions count from the end.
-        If the positions depend on the node, pass a function.
+      known_operands: positions of the operands whose values must be known at compile time, such
+        as axes, because the rule or the result shape depends on them. Negative positions
+        count from the end. If the positions depend on the node, pass a function.
       by_kernel: returns why a node's kernel is preferred if there is one, or "".
-      alone: returns True if compiling a single node pays, because its kernel is much slower.
+      compiles_alone: returns True if compiling a single node pays, because its kernel is much
+        slower.
       pairs: True if the rule handles complex tensors, as real ones with a last axis of two.
     Raises: AlreadyExistsError: an op type already has a rule.
     """
 
     def register(rule: Rule) -> Rule:
         for op in ops:
-            _known[op] = known
+            _known[op] = known_operands
             _by_kernel[op] = by_kernel
-            _alone[op] = alone
+            _alone[op] = compiles_alone
             if pairs:
                 _pairs.add(op)
             _rules.register(op, rule)  # last: other threads look up the rule first
@@ -213,12 +214,12 @@ def known_operands(node: Node) -> Sequence[int]:
     """Return the positions of the operands that must be known when a node is lowered."""
     if rule_of(node.type) is None:
         return ()
-    known = _known.get(node.type, ())
+    positions = _known.get(node.type, ())
     count = len(node.inputs)
-    return [index % count for index in (known(node) if callable(known) else known)]
+    return [index % count for index in (positions(node) if callable(positions) else positions)]
 
 
-def wants_kernel(node: Node) -> str:
+def kernel_preference_reason(node: Node) -> str:
     """Return why the kernel is preferred for a node that has a lowering rule, or ""."""
     update = update_of(node.type)
     if update is not None:
@@ -226,7 +227,7 @@ def wants_kernel(node: Node) -> str:
     return _by_kernel[node.type](node) if rule_of(node.type) is not None else ""
 
 
-def repays(node: Node) -> bool:
+def is_worth_compiling(node: Node) -> bool:
     """Return True if compiling a single node pays."""
     return rule_of(node.type) is not None and node.type in _alone and _alone[node.type](node)
 
@@ -236,12 +237,12 @@ def rule_of(op: str) -> Rule | None:
     return _rules.get(op)
 
 
-def lowers_pairs(op: str) -> bool:
+def handles_complex(op: str) -> bool:
     """Return True if the rule of an op type handles complex tensors."""
     return rule_of(op) is not None and op in _pairs
 
 
-def require(condition: bool, said: str) -> None:
-    """Raise Unsupported with the reason `said` unless a condition is true."""
+def require(condition: bool, label: str) -> None:
+    """Raise Unsupported with the reason `label` unless a condition is true."""
     if not condition:
-        raise Unsupported(said)
+        raise Unsupported(label)

@@ -30,22 +30,22 @@ class RequestNumbers(NamedTuple):
 def numbers_of(request: AnyRequest) -> RequestNumbers:
     """Return the numbers of a request."""
     numbers = [size for shape in request.shapes for size in shape]
-    rest: list[Any] = [[len(shape) for shape in request.shapes]]
+    remainder: list[Any] = [[len(shape) for shape in request.shapes]]
     if isinstance(request, LoopRequest):
-        rest.append(request.is_resumable)
+        remainder.append(request.is_resumable)
         for extent in request.extents:
             numbers += [*extent.shape, *extent.above]
             ranks = len(extent.shape), len(extent.above)
-            rest.append((ranks, extent.adds, extent.clear, extent.grows, extent.begun))
+            remainder.append((ranks, extent.adds, extent.clear, extent.grows, extent.begun))
     else:
         for position, value in sorted(request.values.items()):
             array = np.asarray(value)
-            rest.append((position, str(array.dtype), array.shape))
+            remainder.append((position, str(array.dtype), array.shape))
             if _is_integer(array):
                 numbers += array.ravel().tolist()
             else:
-                rest.append(array.tobytes())
-    return RequestNumbers(tuple(map(int, numbers)), repr(rest))
+                remainder.append(array.tobytes())
+    return RequestNumbers(tuple(map(int, numbers)), repr(remainder))
 
 
 def _is_integer(array: np.ndarray) -> bool:

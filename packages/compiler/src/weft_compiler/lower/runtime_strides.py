@@ -59,7 +59,7 @@ class Layout:
         """True if an axis other than the first varies."""
         return any(size is not None for size in self._sizes[1:])
 
-    def flattened(self, indices: Sequence[Expr]) -> Expr:
+    def flat_index(self, indices: Sequence[Expr]) -> Expr:
         """Return the flat index of an element."""
         total: Expr = index(0)
         for position, size, largest in zip(indices, self._sizes, self.shape, strict=True):
@@ -90,19 +90,19 @@ def with_runtime_strides(program: Program, layouts: Mapping[str, Layout]) -> Pro
         for view in statement.views
     }
     shared = {buffer.name for buffer in (*program.inputs, *program.outputs)}
-    known: dict[str, Layout] = {}
+    known_values: dict[str, Layout] = {}
     for name, buffer in program.buffers.items():
         layout = layouts.get(name)
         if layout is None:
             continue
         layout = layout.without_axes(buffer.shape)
         if layout is not None and layout.has_runtime_strides:
-            known[name] = layout
+            known_values[name] = layout
         elif layout is None and name in called | shared:
             return None
-    if not known:
+    if not known_values:
         return program
-    flattening = _Flattening(known)
+    flattening = _Flattening(known_values)
     return replace(
         program,
         inputs=tuple(map(flattening.flat, program.inputs)),
@@ -126,7 +126,7 @@ class _Flattening(Mutator):
 
     def _indices(self, buffer: str, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         layout = self._layouts.get(buffer)
-        return indices if layout is None else (layout.flattened(indices),)
+        return indices if layout is None else (layout.flat_index(indices),)
 
     def rewrite_expression(self, expression: Expr) -> Expr:
         new = super().rewrite_expression(expression)

@@ -32,14 +32,14 @@ from weft_compiler.ir.expressions import (
     index,
 )
 from weft_compiler.ir.indices import plus, times
-from weft_compiler.ir.lines import Line, is_same
+from weft_compiler.ir.lines import LinearFunction, is_same
 from weft_compiler.ir.mutator import Mutator, map_expressions
 from weft_compiler.ir.program import Allocate, Buffer, Call, Check, Let, Program, Statement
 from weft_compiler.ir.verifier import verify
 from weft_compiler.lower.flat_loops import split_flat_loops
 from weft_compiler.lower.runtime_strides import Layout, with_runtime_strides
 from weft_compiler.routines.gemm import Gemm, SmallMatmul
-from weft_graph.ir.gc_pause import paused_gc
+from weft_graph.ir.gc_pause import pause_gc
 from weft_tensor import errors
 
 MIN_SIZE: Final = 2
@@ -49,13 +49,13 @@ MAX_GROWTH: Final = 4
 power of 2. The unused part of its memory is never touched, so it costs nothing."""
 
 
-def extract_numbers(program: Program) -> Numbers:
+def extract_numbers(program: Program) -> VaryingNumbers:
     """Return the numbers of a program, and its text with the numbers removed."""
-    found = _NumberCollector()
-    with paused_gc():
-        hollow = _map_numbers(canonical(program), found)
+    result = _NumberCollector()
+    with pause_gc():
+        hollow = _map_numbers(canonical(program), result)
         constants = [(name, *_bits(value)) for name, value in sorted(hollow.constants.items())]
-        return Numbers(found.numbers, f"{hollow}{constants}")
+        return VaryingNumbers(result.numbers, f"{hollow}{constants}")
 
 
 def _bits(value: object) -> tuple[str, bytes]:
@@ -64,7 +64,7 @@ def _bits(value: object) -> tuple[str, bytes]:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class VaryingNumbers:
     """The numbers in which programs for several sizes may differ.
 
     Attributes:
@@ -91,7 +91,7 @@ class PolymorphicProgram:
     """
 
     def __init__(
-        self, lowered: Program, numbers: Numbers, lines: Sequence[Line], limit: int
+        self, lowered: Program, numbers: VaryingNumbers, lines: Sequence[LinearFunction], limit: int
     ) -> None:
         self._rest = numbers.rest
         self._lines = lines
@@ -106,7 +106,9 @@ class PolymorphicProgram:
         template = _map_numbers(canonical(lowered), filler)
         self._layouts = filler.layouts
         self._least = filler.least
-        runtime_inputs = [each for each in lowered.inputs if each.name not in lowered.constants]
+        runtime_inputs = [
+            operand for operand in lowered.inputs if operand.name not in lowered.constants
+        ]
         left = iter(lines)
         self.shapes = [
             list(islice(left, len(b.shape))) for b in (*runtime_inputs, *lowered.outputs)
@@ -132,7 +134,7 @@ class PolymorphicProgram:
         """The smallest and the largest size."""
         return self._least, self._most
 
-    def size_of(self, numbers: Numbers) -> int | None:
+    def size_of(self, numbers: VaryingNumbers) -> int | None:
         """Return the size for which this program equals a lowered one; None if there is none."""
         if numbers.rest != self._rest or len(numbers.numbers) != len(self._lines):
             return None
@@ -159,15 +161,19 @@ class PolymorphicProgram:
 
     def at(self, optimized: Program, lowered: Program) -> Program:
         """Return the optimized program with the input and output shapes of a lowered one."""
-        inputs = (optimized.inputs[0], *_sized(optimized.inputs[1:], lowered.inputs))
-        return replace(optimized, inputs=inputs, outputs=_sized(optimized.outputs, lowered.outputs))
+        inputs = (optimized.inputs[0], *_resize_buffers(optimized.inputs[1:], lowered.inputs))
+        return replace(
+            optimized, inputs=inputs, outputs=_resize_buffers(optimized.outputs, lowered.outputs)
+        )
 
 
-def _sized(buffers: Sequence[Buffer], like: Sequence[Buffer]) -> tuple[Buffer, ...]:
+def _resize_buffers(buffers: Sequence[Buffer], like: Sequence[Buffer]) -> tuple[Buffer, ...]:
     return tuple([replace(b, shape=a.shape) for b, a in zip(buffers, like, strict=True)])
 
 
-def generalize(one: Numbers, other: Numbers, first: Program) -> PolymorphicProgram | None:
+def generalize(
+    one: VaryingNumbers, other: VaryingNumbers, first: Program
+) -> PolymorphicProgram | None:
     """Generalize two lowered programs to a verified polymorphic one, or return None.
 
     Args:
@@ -183,7 +189,7 @@ def generalize(one: Numbers, other: Numbers, first: Program) -> PolymorphicProgr
         return None
     lines = []
     for x, y in zip(one.numbers, other.numbers, strict=True):
-        line = Line.through(x, y, int(sizes[0]), int(sizes[1]))
+        line = LinearFunction.through(x, y, int(sizes[0]), int(sizes[1]))
         if line is None:
             return None
         lines.append(line)
@@ -215,14 +221,14 @@ def _limits(largest_size: int) -> Iterator[int]:
 def restore_polymorphic(lowered: Program, varying: Varying) -> PolymorphicProgram | None:
     """Return the polymorphic program of which a lowered one is an instance, or None."""
     numbers = extract_numbers(lowered)
-    most, changing = varying
-    lines = [Line(0, value) for value in numbers.numbers]
-    for at, slope, offset in changing:
-        if not 0 <= at < len(lines):
+    maximum, changing = varying
+    lines = [LinearFunction(0, value) for value in numbers.numbers]
+    for position, slope, offset in changing:
+        if not 0 <= position < len(lines):
             return None
-        lines[at] = Line(slope, offset)
+        lines[position] = LinearFunction(slope, offset)
     try:
-        family = PolymorphicProgram(lowered, numbers, lines, most)
+        family = PolymorphicProgram(lowered, numbers, lines, maximum)
     except _NotPolymorphic:
         return None
     return None if family.size_of(numbers) is None else family
@@ -272,7 +278,7 @@ class _NumberFiller(_NumberVisitor):
       least: the smallest size for which all axes and parameters are positive.
     """
 
-    def __init__(self, lines: Sequence[Line], size: Expr, limit: int) -> None:
+    def __init__(self, lines: Sequence[LinearFunction], size: Expr, limit: int) -> None:
         self._next = iter(lines)
         self._size = size
         self._most = limit
@@ -302,7 +308,7 @@ class _NumberFiller(_NumberVisitor):
         sizes = tuple([(name, self._number(line)) for name, line in varying.items()])
         return replace(_with_parameters(general, largest), sizes=sizes)
 
-    def _largest(self, line: Line) -> int:
+    def _largest(self, line: LinearFunction) -> int:
         """Return the number for the largest size; update `least` so that the number is positive.
 
         Raises: _NotPolymorphic: the number decreases with the size.
@@ -313,7 +319,7 @@ class _NumberFiller(_NumberVisitor):
             self.least = max(self.least, -((int(line.offset) - 1) // line.slope))
         return int(line.at(self._most))
 
-    def _number(self, line: Line) -> Expr:
+    def _number(self, line: LinearFunction) -> Expr:
         return plus(times(self._size, line.slope), int(line.offset))
 
 
@@ -361,9 +367,9 @@ def _map_numbers(program: Program, change: _NumberVisitor) -> Program:
     """Return a program with each number changed by `change`, in order."""
     mutator = _NumberMutator(change)
     inputs = [
-        each if each.name in program.constants else mutator.rewrite_buffer(each)
-        for each in program.inputs
+        operand if operand.name in program.constants else mutator.rewrite_buffer(operand)
+        for operand in program.inputs
     ]
-    outputs = [mutator.rewrite_buffer(each) for each in program.outputs]
+    outputs = [mutator.rewrite_buffer(operand) for operand in program.outputs]
     body = mutator.rewrite_body(program.body)
     return replace(program, inputs=tuple(inputs), outputs=tuple(outputs), body=body)

@@ -15,13 +15,13 @@ from weft_compiler.ir.expressions import (
     number,
     where,
 )
-from weft_compiler.ir.indices import clamped, inside, minus, plus
+from weft_compiler.ir.indices import clamp_index, is_inside, minus, plus
 from weft_compiler.ir.program import Check, Let, Store
 from weft_compiler.lower.iteration import Effect, Emitter, LoopBody, Path
 from weft_compiler.lower.registry import require
-from weft_compiler.lower.values import Requirement, Value, computed, moved
+from weft_compiler.lower.values import Requirement, Value, compute_value, move_elements
 from weft_graph.ir.node import Node
-from weft_graph.passes.whole_loops import Extent, Kept, Use
+from weft_graph.passes.whole_loops import Extent, LoopStorage, Use
 from weft_tensor import dtypes
 
 _MARK = dtypes.uint8
@@ -38,7 +38,7 @@ class TensorListLowering:
       copies: outputs that are initialized from an input, or with zeros.
     """
 
-    def __init__(self, kept: Kept, extent: Extent) -> None:
+    def __init__(self, kept: LoopStorage, extent: Extent) -> None:
         self.kept = kept
         self.extent = extent
         self.inputs: list[Value] = []
@@ -142,22 +142,26 @@ class TensorListLowering:
         )
 
         def place() -> Expr:
-            return clamped(cast(position.at(), INDEX), size)
+            return clamp_index(cast(position.at(), INDEX), size)
 
-        result = moved(node.name, data, data.shape[1:], lambda *i: (place(), *i))
+        result = move_elements(node.name, data, data.shape[1:], lambda *i: (place(), *i))
 
         def is_there() -> Expr:
             readable = number(_READABLE, _MARK)
             there = apply("equal", marks.at(place()), readable)
             if not self.extent.clear:
                 there = apply("not_equal", marks.at(place()), number(0, _MARK))
-            return apply("bit_and", inside(cast(position.at(), INDEX), size), there)
+            return apply("bit_and", is_inside(cast(position.at(), INDEX), size), there)
 
         result.requires = (Requirement((), is_there, "an element that can be read was required"),)
 
         def write(out: Emitter) -> None:
             def mark() -> None:
-                out.emit(Store(out.name_of(marks), (out.resolved(place()),), number(_READ, _MARK)))
+                out.emit(
+                    Store(
+                        out.name_of(marks), (out.resolve_expression(place()),), number(_READ, _MARK)
+                    )
+                )
 
             out.nest((), mark)
 
@@ -178,7 +182,10 @@ class TensorListLowering:
             target, marked = out.name_of(data), out.name_of(marks)
             variable = Variable(INDEX, out.unique("place"))
             out.nest(
-                (), lambda: out.emit(Let(variable.name, out.resolved(cast(position.at(), INDEX))))
+                (),
+                lambda: out.emit(
+                    Let(variable.name, out.resolve_expression(cast(position.at(), INDEX)))
+                ),
             )
             place = self._place(variable, out)
             mark = Load(_MARK, marked, (place,))
@@ -194,7 +201,7 @@ class TensorListLowering:
                 out.emit(Check(free, said))
 
             def store(*i: Expr) -> None:
-                new = out.resolved(value.at(*i))
+                new = out.resolve_expression(value.at(*i))
                 if self.extent.adds:
                     old = Load(data.dtype, target, (place, *i))
                     new = apply("where", fresh, new, apply("add", old, new))
@@ -210,14 +217,14 @@ class TensorListLowering:
         size = self.extent.shape[0]
         if self._last is None:
             said = f"an index in [0, {size}) was required"
-            out.emit(Check(inside(variable, size), said))
+            out.emit(Check(is_inside(variable, size), said))
             return variable
         out.emit(Check(apply("greater_equal", variable, index(0)), "indices must be at least 0"))
         last = out.name_of(self._last)
         out.emit(Store(last, (), apply("maximum", Load(INDEX, last, ()), variable)))
-        place = Variable(INDEX, out.unique("place"))
-        out.emit(Let(place.name, clamped(variable, size)))
-        return place
+        position = Variable(INDEX, out.unique("place"))
+        out.emit(Let(position.name, clamp_index(variable, size)))
+        return position
 
     def _pop(self, node: Node, level: int, path: Path, loop_body: LoopBody) -> list[Value]:
         """Pop the top of a stack: a value, or the range of another stack's elements."""
@@ -243,7 +250,7 @@ class TensorListLowering:
         # The top stays valid until the end of the iteration, like a loop-carried value.
         loop_body.variables.append(count)
         loop_body.initial.append(first)
-        loop_body.next_values.append(computed(f"{node.name}_left", INDEX, (), left))
+        loop_body.next_values.append(compute_value(f"{node.name}_left", INDEX, (), left))
         return below
 
     def _top(self, node: Node) -> Value:
@@ -251,23 +258,23 @@ class TensorListLowering:
         assert data is not None
 
         def place() -> Expr:
-            return clamped(minus(count.at(), 1), size)
+            return clamp_index(minus(count.at(), 1), size)
 
-        return moved(node.name, data, data.shape[1:], lambda *i: (place(), *i))
+        return move_elements(node.name, data, data.shape[1:], lambda *i: (place(), *i))
 
     def _below(self, node: Node, count: Value, level: int) -> list[Value]:
         """Return the range of the values on the inner stack whose handle is on top."""
         ends, size = self._ends[level], self.extent.above[level]
 
         def end() -> Expr:
-            return ends.at(clamped(minus(count.at(), 1), size))
+            return ends.at(clamp_index(minus(count.at(), 1), size))
 
         def base() -> Expr:
-            before = ends.at(clamped(minus(count.at(), 2), size))
+            before = ends.at(clamp_index(minus(count.at(), 2), size))
             return where(apply("greater", count.at(), index(1)), before, index(0))
 
-        result = [computed(f"{node.name}_base", INDEX, (), base)]
-        result.append(computed(f"{node.name}_end", INDEX, (), end))
+        result = [compute_value(f"{node.name}_base", INDEX, (), base)]
+        result.append(compute_value(f"{node.name}_end", INDEX, (), end))
         del self._spans[level + 1 :]
         self._spans.append((result[0], result[1]))
         return result
@@ -282,7 +289,7 @@ class TensorListLowering:
             pushed = Variable(INDEX, out.unique("pushed"))
             out.emit(Let(pushed.name, Load(INDEX, name, ())))
             until = Load(INDEX, out.name_of(inner), ())
-            out.emit(Store(out.name_of(ends), (clamped(pushed, size),), until))
+            out.emit(Store(out.name_of(ends), (clamp_index(pushed, size),), until))
             out.emit(Store(name, (), plus(pushed, 1)))
 
         loop_body.add_effect(Effect((), path, write))
@@ -293,12 +300,14 @@ class TensorListLowering:
         def write(out: Emitter) -> None:
             name, target = out.name_of(count), out.name_of(data)
             pushed = Variable(INDEX, out.unique("pushed"))
-            place = Variable(INDEX, out.unique("place"))
+            position = Variable(INDEX, out.unique("place"))
             out.emit(Let(pushed.name, Load(INDEX, name, ())))
-            out.emit(Let(place.name, clamped(pushed, size)))
+            out.emit(Let(position.name, clamp_index(pushed, size)))
             out.nest(
                 value.shape,
-                lambda *i: out.emit(Store(target, (place, *i), out.resolved(value.at(*i)))),
+                lambda *i: out.emit(
+                    Store(target, (position, *i), out.resolve_expression(value.at(*i)))
+                ),
             )
             out.emit(Store(name, (), plus(pushed, 1)))
 

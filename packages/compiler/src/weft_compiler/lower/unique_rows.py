@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from weft_compiler.ir.expressions import INDEX, Expr, Load, Variable, apply, cast, number, where
-from weft_compiler.ir.indices import clamped, plus
+from weft_compiler.ir.indices import clamp_index, plus
 from weft_compiler.ir.loops import Unique, load, nest
 from weft_compiler.ir.program import Body, Buffer, Let, Statement, Store
 from weft_compiler.lower.registry import update_of
-from weft_compiler.lower.values import Value, Written, computed
+from weft_compiler.lower.values import StatementDefinition, Value, compute_value
 from weft_graph.ir.node import Node
 
 
@@ -36,12 +36,12 @@ def updates_of_rows(node: Node) -> list[Node]:
     """Return the users of a `Unique` if all are sparse updates, else an empty list."""
     if node.type != "Unique" or node.inputs[0].dims is None or len(node.inputs[0].dims) != 1:
         return []
-    rows, places = node.outputs
+    rows, indices = node.outputs
     nodes: list[Node] = []
     for user in node.consumers:
         if user.type == "UnsortedSegmentSum":
             size = user.inputs[2].node
-            if user.inputs[1] is not places or size.type != "Size" or size.inputs[0] is not rows:
+            if user.inputs[1] is not indices or size.type != "Size" or size.inputs[0] is not rows:
                 return []
             nodes += [other for other in user.consumers if other not in nodes]
         elif user.type == "Size":
@@ -78,15 +78,20 @@ def unique_rows(node: Node, indices: Value, size: int) -> Rows:
       size: the number of rows of the variable.
     """
     name, count = node.name, indices.shape[0]
-    packed = Value(name, INDEX, (2 * count + 1 + size,), Written([indices], _numbered(count, size)))
-    rows = computed(f"{name}_rows", indices.dtype, (count,), lambda i: packed.at(i))
-    rows.count = computed(f"{name}_count", INDEX, (), lambda: packed.at(2 * count))
+    packed = Value(
+        name,
+        INDEX,
+        (2 * count + 1 + size,),
+        StatementDefinition([indices], _number_rows(count, size)),
+    )
+    rows = compute_value(f"{name}_rows", indices.dtype, (count,), lambda i: packed.at(i))
+    rows.count = compute_value(f"{name}_count", INDEX, (), lambda: packed.at(2 * count))
     dtype = node.outputs[1].dtype
-    places = computed(f"{name}_places", dtype, (count,), lambda i: packed.at(plus(i, count)))
+    places = compute_value(f"{name}_places", dtype, (count,), lambda i: packed.at(plus(i, count)))
     return Rows(rows, places)
 
 
-def _numbered(count: int, size: int) -> Callable[..., Sequence[Statement]]:
+def _number_rows(count: int, size: int) -> Callable[..., Sequence[Statement]]:
     """Write the distinct rows, the position of each index, the number of rows, and a lookup table.
 
     The table is indexed by row and not initialized. An entry is valid only if it points to an entry
@@ -94,29 +99,29 @@ def _numbered(count: int, size: int) -> Callable[..., Sequence[Statement]]:
     """
 
     def write(unique: Unique, result: Buffer, buffer: Buffer) -> Sequence[Statement]:
-        def at(place: Expr | int) -> Load:
-            return load(result, result.shape, [place])
+        def at(position: Expr | int) -> Load:
+            return load(result, result.shape, [position])
 
-        def store(place: Expr | int, value: Expr) -> Store:
-            return Store(result.name, at(place).indices, value)
+        def store(position: Expr | int, value: Expr) -> Store:
+            return Store(result.name, at(position).indices, value)
 
         def one(i: Expr) -> Body:
-            row, seen, place, number_of = (
+            row, seen, position, number_of = (
                 Variable(INDEX, unique(item)) for item in ("row", "seen", "place", "number")
             )
-            where_it_is = plus(clamped(row, size), 2 * count + 1)
-            guess = clamped(place, count)
-            known = apply(
+            where_it_is = plus(clamp_index(row, size), 2 * count + 1)
+            guess = clamp_index(position, count)
+            known_value = apply(
                 "bit_and",
                 apply("equal", at(guess), row),
-                apply("bit_and", apply("less", guess, seen), apply("equal", guess, place)),
+                apply("bit_and", apply("less", guess, seen), apply("equal", guess, position)),
             )
             return (
                 Let(row.name, cast(load(buffer, (count,), [i]), INDEX)),
                 Let(seen.name, at(2 * count)),
-                Let(place.name, at(where_it_is)),
-                Let(number_of.name, where(known, place, seen)),
-                store(clamped(number_of, count), row),
+                Let(position.name, at(where_it_is)),
+                Let(number_of.name, where(known_value, position, seen)),
+                store(clamp_index(number_of, count), row),
                 store(plus(i, count), number_of),
                 store(where_it_is, number_of),
                 store(2 * count, apply("maximum", seen, plus(number_of, 1))),

@@ -106,7 +106,7 @@ class Elements(Definition):
 
 
 @dataclass(eq=False)
-class Pairs(Elements):
+class ComplexElements(Elements):
     """A definition of complex elements, whose parts are indexed by the last axis.
 
     Attributes:
@@ -116,21 +116,21 @@ class Pairs(Elements):
     parts: Callable[..., tuple[Expr, Expr]]
 
     @staticmethod
-    def of(parts: Callable[..., tuple[Expr, Expr]]) -> Pairs:
+    def of(parts: Callable[..., tuple[Expr, Expr]]) -> ComplexElements:
         """Return the definition of elements with these parts."""
 
         def element(*at: Expr) -> Expr:
-            *place, which = at
-            real, imaginary = parts(*place)
+            *position, which = at
+            real, imaginary = parts(*position)
             if isinstance(which, Constant):
                 return imaginary if which.value else real
             return where(apply("equal", which, index(0)), real, imaginary)
 
-        return Pairs(element, parts)
+        return ComplexElements(element, parts)
 
 
 @dataclass(eq=False)
-class Chosen(Elements):
+class Select(Elements):
     """A select between two tensors of the same shape; only the selected one need be computed.
 
     Attributes:
@@ -163,7 +163,7 @@ class Reduction(Definition):
 
 
 @dataclass(eq=False)
-class Written(Definition):
+class StatementDefinition(Definition):
     """A definition by statements that fill the whole tensor.
 
     Attributes:
@@ -177,7 +177,7 @@ class Written(Definition):
 
 
 @dataclass(eq=False)
-class Change:
+class PartialUpdate:
     """An in-place update of parts of one or several variables.
 
     Attributes:
@@ -201,7 +201,7 @@ class ScatterUpdate(Definition):
       which: the position of this variable among those of the update.
     """
 
-    change: Change
+    change: PartialUpdate
     which: int
 
     @property
@@ -215,7 +215,7 @@ class ScatterUpdate(Definition):
         return self.change.operands
 
 
-def changed_if(path: Sequence[tuple[Value, bool]], new: Value) -> Value:
+def update_if(path: Sequence[tuple[Value, bool]], new: Value) -> Value:
     """Return the value of a variable after an in-place update that runs only under `path`.
 
     Args:
@@ -236,11 +236,14 @@ def changed_if(path: Sequence[tuple[Value, bool]], new: Value) -> Value:
 
     operands = [*change.operands, *[predicate for predicate, _ in path]]
     return Value(
-        new.name, new.dtype, new.shape, ScatterUpdate(Change(change.before, operands, write), 0)
+        new.name,
+        new.dtype,
+        new.shape,
+        ScatterUpdate(PartialUpdate(change.before, operands, write), 0),
     )
 
 
-def reduced(
+def reduce_value(
     name: str,
     x: Value,
     axes: Sequence[int],
@@ -260,21 +263,23 @@ def reduced(
     return Value(name, initial.dtype, kept, definition)
 
 
-def computed(name: str, dtype: DType, shape: Sequence[int], element: Callable[..., Expr]) -> Value:
+def compute_value(
+    name: str, dtype: DType, shape: Sequence[int], element: Callable[..., Expr]
+) -> Value:
     """Return a tensor whose elements are computed from their indices and cast to `dtype`."""
     return Value(name, dtype, tuple(shape), Elements(lambda *i: cast(element(*i), dtype)))
 
 
-def chosen(name: str, predicate: Value, then: Value, otherwise: Value) -> Value:
+def select_value(name: str, predicate: Value, if_true: Value, if_false: Value) -> Value:
     """Return one of two tensors of the same type and shape, selected by a predicate of rank 0."""
 
     def element(*position: Expr) -> Expr:
-        return where(predicate.at(), then.at(*position), otherwise.at(*position))
+        return where(predicate.at(), if_true.at(*position), if_false.at(*position))
 
-    return Value(name, then.dtype, then.shape, Chosen(element, predicate, then, otherwise))
+    return Value(name, if_true.dtype, if_true.shape, Select(element, predicate, if_true, if_false))
 
 
-def moved(
+def move_elements(
     name: str, x: Value, shape: Sequence[int], source: Callable[..., Any], dense: bool = False
 ) -> Value:
     """Return a tensor whose elements are those of another one at other positions.

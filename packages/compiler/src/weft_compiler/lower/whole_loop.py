@@ -11,11 +11,11 @@ from weft_compiler.ir.program import Program, Store
 from weft_compiler.layouts import STATE
 from weft_compiler.lower.analysis import facts_of, memory_of
 from weft_compiler.lower.iteration import Effect, Emitter, LastValue, LoopBody, Path
-from weft_compiler.lower.loop_writer import Outside, write_loop
+from weft_compiler.lower.loop_writer import LoopInterface, write_loop
 from weft_compiler.lower.region import (
-    computes_with,
-    copied,
-    lowered,
+    copy_node,
+    is_computable,
+    lower_node,
     new_values,
     shape_of,
     state_type,
@@ -23,7 +23,7 @@ from weft_compiler.lower.region import (
 from weft_compiler.lower.registry import require, update_of
 from weft_compiler.lower.tensor_lists import TensorListLowering
 from weft_compiler.lower.unique_rows import unique_rows, updates_of_rows
-from weft_compiler.lower.values import ScatterUpdate, Value, changed_if, chosen, computed
+from weft_compiler.lower.values import ScatterUpdate, Value, compute_value, select_value, update_if
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
@@ -36,12 +36,12 @@ from weft_graph.passes.whole_loops import (
     Extent,
     Use,
     WholeLoop,
-    changed_by,
     first_value,
     gradient_source,
     next_value,
     passes_variable,
     reads_rows,
+    updated_references,
 )
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
@@ -54,7 +54,7 @@ _TAG: Final = 3
 
 def lower_loop(
     name: str,
-    whole: WholeLoop,
+    loop: WholeLoop,
     shapes: Sequence[Shape],
     extents: Sequence[Extent],
     final: bool,
@@ -65,43 +65,41 @@ def lower_loop(
       shapes, extents, final: as in `LoopRequest`, whose `is_resumable` is `final`.
     Raises: Unsupported: the loop cannot be lowered with these shapes.
     """
-    return _Lowering(whole, shapes, extents).program(name, final)
+    return _Lowering(loop, shapes, extents).program(name, final)
 
 
 class _Lowering:
-    def __init__(
-        self, whole: WholeLoop, shapes: Sequence[Shape], extents: Sequence[Extent]
-    ) -> None:
-        self._whole = whole
+    def __init__(self, loop: WholeLoop, shapes: Sequence[Shape], extents: Sequence[Extent]) -> None:
+        self._whole = loop
         self._shapes = shapes
         self._graph = Graph()
         self._twins: dict[Output, Output] = {}
         self._values: dict[Output, Value] = {}
         self._seen: set[Value] = set()
         self._keepers = [
-            TensorListLowering(kept, extent)
-            for kept, extent in zip(whole.kept, extents, strict=True)
+            TensorListLowering(tensor_list, extent)
+            for tensor_list, extent in zip(loop.kept, extents, strict=True)
         ]
         self._keeper = {node: keeper for keeper in self._keepers for node in keeper.kept.nodes}
-        self._streams = Value("streams", dtypes.uint64, (len(whole.draws), STATE))
-        self._drew = Value("drew", dtypes.uint8, (len(whole.draws),))
-        self._rows = {node: row for row, node in enumerate(whole.draws)}
+        self._streams = Value("streams", dtypes.uint64, (len(loop.draws), STATE))
+        self._drew = Value("drew", dtypes.uint8, (len(loop.draws),))
+        self._rows = {node: row for row, node in enumerate(loop.draws)}
         self._counts: list[Value] = []
         self._held: set[Value] = set()
 
     def program(self, name: str, final: bool) -> Program:
-        whole = self._whole
+        loop = self._whole
         inputs: list[Value] = []
         brought: dict[Node, Value] = {}
-        variables = whole.enters[: len(whole.variables)] if final else ()
-        for position, (enter, shape) in enumerate(zip(whole.enters, self._shapes, strict=True)):
+        variables = loop.enters[: len(loop.variables)] if final else ()
+        for position, (enter, shape) in enumerate(zip(loop.enters, self._shapes, strict=True)):
             source = enter.inputs[0].node
             dtype = enter.outputs[0].dtype
-            if position in whole.reads:
+            if position in loop.reads:
                 dtype = self._type_read_of(position)
-            elif position in whole.updates:
+            elif position in loop.updates:
                 dtype = self._type_changed_at(position)
-            if dtype.is_ref or not computes_with(dtype):
+            if dtype.is_ref or not is_computable(dtype):
                 continue
             if source.role is Role.CONSTANT and enter not in variables:
                 value = Value(source.name, dtype, shape, constant=source.attrs["value"])
@@ -109,10 +107,10 @@ class _Lowering:
                 value = Value(enter.name, dtype, shape)
                 inputs.append(value)
             brought[enter] = value
-        loop_body = self._loop(whole.loop, brought)
+        loop_body = self._loop(loop.loop, brought)
         outputs: list[Value] = []
         copies: list[tuple[Value, Value | None]] = []
-        if whole.draws:
+        if loop.draws:
             outputs.append(self._drew)
             copies.append((self._drew, None))
         for keeper in self._keepers:
@@ -127,32 +125,32 @@ class _Lowering:
                     if loop_body.max_iterations is None
                     else min(limit, loop_body.max_iterations)
                 )
-        inputs += [self._streams] if whole.draws else []
-        is_output_used = [final or item for item in whole.wanted()]
+        inputs += [self._streams] if loop.draws else []
+        is_output_used = [final or item for item in loop.wanted()]
         # Updated variables, iteration counters, and the counts of values left on stacks.
         is_output_used += [True] * (len(loop_body.variables) - len(is_output_used))
         goes_on = loop_body.max_iterations is not None
         return write_loop(
-            loop_body, Outside(inputs, is_output_used, outputs, copies, goes_on), name
+            loop_body, LoopInterface(inputs, is_output_used, outputs, copies, goes_on), name
         )
 
     def _type_read_of(self, position: int) -> DType:
         """Return the type of a variable that the loop reads, by its position."""
-        whole = self._whole
-        dtype = whole.enters[position].outputs[0].dtype
+        loop = self._whole
+        dtype = loop.enters[position].outputs[0].dtype
         if dtype.is_ref:
             return dtype.base_dtype
-        node = next(node for node in whole.nodes if whole.variable_read_by(node) == position)
+        node = next(node for node in loop.nodes if loop.variable_read_by(node) == position)
         return node.outputs[0].dtype
 
     def _type_changed_at(self, position: int) -> DType:
         """Return the type of a variable that the loop updates, by its position."""
-        whole = self._whole
+        loop = self._whole
         changes = (
             state_type(node)
-            for node in whole.nodes
-            for source in changed_by(node)
-            if whole.variable_at(source) == position
+            for node in loop.nodes
+            for source in updated_references(node)
+            if loop.variable_at(source) == position
         )
         return next(changes)
 
@@ -161,9 +159,11 @@ class _Lowering:
         none, one = number(0, dtypes.int64), number(1, dtypes.int64)
         iteration = Value("turn", dtypes.int64, ())
         loop_body.variables.append(iteration)
-        loop_body.initial.append(computed("no_turn", iteration.dtype, (), lambda: none))
+        loop_body.initial.append(compute_value("no_turn", iteration.dtype, (), lambda: none))
         loop_body.next_values.append(
-            computed("next_turn", iteration.dtype, (), lambda: apply("add", iteration.at(), one))
+            compute_value(
+                "next_turn", iteration.dtype, (), lambda: apply("add", iteration.at(), one)
+            )
         )
         self._counts.append(iteration)
 
@@ -184,7 +184,7 @@ class _Lowering:
 
         loop_body.add_effect(Effect((), path, note))
         loop_body.has_side_effects = True
-        return computed(f"{node.name}_state", dtypes.uint64, (1, STATE), element), 0
+        return compute_value(f"{node.name}_state", dtypes.uint64, (1, STATE), element), 0
 
     # ---------------------------------------------------------------------- loops
 
@@ -208,11 +208,11 @@ class _Lowering:
             loop_body.initial.append(first)
             self._is(merge.outputs[0], variable)
         draws = any(node in self._rows for node in nodes_in([loop]))
-        states = self._states_of(loop, changed_by)
+        states = self._states_of(loop, updated_references)
         olds = {position: self._state(position) for position in states}
         for key, first in olds.items():
             if first.dense_of is not None or first.definition is not None:
-                first = computed(first.name, first.dtype, first.shape, first.at)
+                first = compute_value(first.name, first.dtype, first.shape, first.at)
             loop_body.initial.append(first)
             variable = Value(first.name, first.dtype, first.shape)
             loop_body.variables.append(variable)
@@ -257,7 +257,7 @@ class _Lowering:
         brought: dict[Node, Value] = {}
         taken: list[tuple[Value, Value]] = []
         first = {first_value(merge) for merge in frame.merges}
-        states = self._states_of(loop, changed_by)
+        states = self._states_of(loop, updated_references)
         olds = {
             position: self._state(position)
             for position in self._states_of(loop, lambda n: n.inputs)
@@ -273,7 +273,7 @@ class _Lowering:
                 continue
             value = self._value(enter.inputs[0])
             if value.dense_of is not None or (enter in first and value.definition is not None):
-                value = computed(value.name, value.dtype, value.shape, value.at)
+                value = compute_value(value.name, value.dtype, value.shape, value.at)
             if enter not in first:
                 there = value.definition is None
                 own = value if there else Value(value.name, value.dtype, value.shape)
@@ -287,7 +287,7 @@ class _Lowering:
             result = Value(variable.name, variable.dtype, variable.shape, LastValue(loop_body))
             loop_body.results[variable] = result
             self._note([result], path, around)
-            self._becomes(offset, result, path, around)
+            self._set_variable(offset, result, path, around)
         loop_body.captures += [*taken, *[(iteration, iteration) for iteration in self._counts]]
         around.has_side_effects |= loop_body.has_side_effects
         for exit_ in frame.exits:
@@ -307,22 +307,25 @@ class _Lowering:
     def _node(self, node: Node, path: Path, loop_body: LoopBody) -> None:
         if node.role is Role.CONSTANT:
             self._constant(node)
-        elif changed_by(node) and self._whole.variable_at(changed_by(node)[0]) is not None:
+        elif (
+            updated_references(node)
+            and self._whole.variable_at(updated_references(node)[0]) is not None
+        ):
             self._change(node, path, loop_body)
         elif node.role in (Role.SWITCH, Role.LOOP_COND):
             source = node.inputs[0]
             if self._is_value(source) and self._updated_at(source) is None:
                 for output in node.outputs:
-                    self._twins[output] = self._twin(source)
+                    self._twins[output] = self._counterpart(source)
         elif node.role is Role.MERGE:
             self._merge(node, path, loop_body)
         elif node.role is Role.TRIGGER or only_waits(node) or node in self._whole.stacks:
             return
         elif passes_variable(node):
             if self._is_value(node.inputs[0]):
-                self._twins[node.outputs[0]] = self._twin(node.inputs[0])
+                self._twins[node.outputs[0]] = self._counterpart(node.inputs[0])
         elif gradient_source(node):
-            self._twins[node.outputs[1]] = self._twin(node.inputs[1])
+            self._twins[node.outputs[1]] = self._counterpart(node.inputs[1])
         elif node.type in USES:
             self._keep(node, path, loop_body)
         elif updates_of_rows(node):
@@ -332,7 +335,7 @@ class _Lowering:
 
     def _keep(self, node: Node, path: Path, loop_body: LoopBody) -> None:
         """Lower an operation on a TensorArray or a stack."""
-        operands = [self._value(s) for s in node.inputs if computes_with(s.dtype)]
+        operands = [self._value(s) for s in node.inputs if is_computable(s.dtype)]
         result = self._keeper[node].done(node, operands, path, loop_body)
         loop_body.has_side_effects = True
         self._note(result, path, loop_body)
@@ -341,20 +344,22 @@ class _Lowering:
 
     def _compute(self, node: Node, path: Path, loop_body: LoopBody) -> None:
         """Lower a node that has no side effects."""
-        sources = tuple([self._twin(source) for source in node.inputs])
+        sources = tuple([self._counterpart(source) for source in node.inputs])
         rows = reads_rows(node)
-        counterparts = self._gathered(node, sources) if rows else copied(self._graph, node, sources)
+        counterparts = (
+            self._gather_rows(node, sources) if rows else copy_node(self._graph, node, sources)
+        )
         self._twins.update(zip(node.outputs, counterparts, strict=True))
         for counterpart in dict.fromkeys(item.node for item in counterparts):
             stream = self._draw(node, path, loop_body) if node in self._rows else None
-            results = lowered(
+            results = lower_node(
                 counterpart, [self._values[source] for source in counterpart.inputs], stream
             )
             self._note(results, path, loop_body)
             for output, value in zip(counterpart.outputs, results, strict=True):
                 self._values[output] = value
 
-    def _gathered(self, node: Node, sources: tuple[Output, ...]) -> Sequence[Output]:
+    def _gather_rows(self, node: Node, sources: tuple[Output, ...]) -> Sequence[Output]:
         """Gather rows from the current value of a variable."""
         variable, indices = map(shape_of, sources)
         require(bool(variable), f"{node.name} gathers rows of a scalar")
@@ -369,7 +374,7 @@ class _Lowering:
     def _unique(self, node: Node, path: Path, loop_body: LoopBody) -> None:
         """Lower the `Unique` of a sparse gradient: the distinct row indices."""
         update = updates_of_rows(node)[0]
-        position = self._whole.variable_at(changed_by(update)[0])
+        position = self._whole.variable_at(updated_references(update)[0])
         assert position is not None
         shape = self._state(position).shape
         require(bool(shape) and shape[0] > 0, "the variable is a scalar, so it has no rows")
@@ -382,24 +387,26 @@ class _Lowering:
         """Lower a node that updates variables."""
         update = update_of(node.type)
         assert update is not None
-        places = [self._whole.variable_at(source) for source in changed_by(node)]
+        indices = [self._whole.variable_at(source) for source in updated_references(node)]
         operands = [self._value(source) for source in node.inputs]
         if update.rows is not None:  # it writes to memory that other operands may be read from
             states = update.states
-            operands[states:] = [self._beside(value) for value in operands[states:]]
+            operands[states:] = [self._copy_if_aliased(value) for value in operands[states:]]
         new = new_values(node, update, operands)
         self._note(new, path, loop_body)
-        for position, value in zip(places, new, strict=True):
+        for position, value in zip(indices, new, strict=True):
             assert position is not None
-            self._becomes(position, value, path, loop_body)
+            self._set_variable(position, value, path, loop_body)
 
-    def _beside(self, value: Value) -> Value:
+    def _copy_if_aliased(self, value: Value) -> Value:
         """Return a value, as a copy if it is in the memory of a variable."""
         if memory_of(value) not in self._held:
             return value
-        return replace(computed(value.name, value.dtype, value.shape, value.at), count=value.count)
+        return replace(
+            compute_value(value.name, value.dtype, value.shape, value.at), count=value.count
+        )
 
-    def _becomes(self, position: int, new: Value, path: Path, loop_body: LoopBody) -> None:
+    def _set_variable(self, position: int, new: Value, path: Path, loop_body: LoopBody) -> None:
         """Set the value of a variable from this point on, if `path` is taken."""
         old = self._state(position)
         definition = new.definition
@@ -409,12 +416,12 @@ class _Lowering:
             and list(definition.change.before) == [old]
         ):
             # The requirements of `new` were noted by the caller and are checked under the path.
-            new = changed_if(path, new)
+            new = update_if(path, new)
             self._note([new], (), loop_body)
             path = ()
         for depth, (predicate, side) in reversed(list(enumerate(path))):
             then, otherwise = (new, old) if side else (old, new)
-            new = chosen(new.name, predicate, then, otherwise)
+            new = select_value(new.name, predicate, then, otherwise)
             self._note([new], path[:depth], loop_body)
         self._is(self._root(position), new)
 
@@ -446,8 +453,8 @@ class _Lowering:
 
     def _constant(self, node: Node) -> None:
         value = node.attrs["value"]
-        known = Value(node.name, node.outputs[0].dtype, value.shape, constant=value)
-        self._is_constant(node.outputs[0], known)
+        known_value = Value(node.name, node.outputs[0].dtype, value.shape, constant=value)
+        self._is_constant(node.outputs[0], known_value)
 
     def _merge(self, node: Node, path: Path, loop_body: LoopBody) -> None:
         """Lower a Merge: select the value of the branch that is taken."""
@@ -461,13 +468,13 @@ class _Lowering:
             one.shape == other.shape,
             f"{node.name} merges values of shapes {one.shape} and {other.shape}",
         )
-        result = computed(
+        result = compute_value(
             node.name,
             one.dtype,
             one.shape,
             lambda *position: where(predicate.at(), then.at(*position), otherwise.at(*position)),
         )
-        which = computed(
+        which = compute_value(
             node.name,
             dtypes.int32,
             (),
@@ -497,12 +504,12 @@ class _Lowering:
 
     def _is_value(self, output: Output) -> bool:
         """Return True if the output is lowered to a value; most references are not."""
-        return output in self._twins or (computes_with(output.dtype) and not output.dtype.is_ref)
+        return output in self._twins or (is_computable(output.dtype) and not output.dtype.is_ref)
 
     def _value(self, output: Output) -> Value:
-        return self._values[self._twin(output)]
+        return self._values[self._counterpart(output)]
 
-    def _twin(self, output: Output) -> Output:
+    def _counterpart(self, output: Output) -> Output:
         """Return the counterpart of an output in the specialized graph; constants need no Enter."""
         node = output.node
         position = self._updated_at(output)

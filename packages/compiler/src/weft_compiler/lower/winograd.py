@@ -9,9 +9,9 @@ from weft_compiler.ir.expressions import Expr, index
 from weft_compiler.ir.loops import Unique, load, nest
 from weft_compiler.ir.program import Allocate, Body, Buffer, Statement
 from weft_compiler.layouts import POINTS, Windows
-from weft_compiler.lower.panels import aligned
+from weft_compiler.lower.panels import align_array
 from weft_compiler.lower.registry import Operation
-from weft_compiler.lower.values import Value, Written
+from weft_compiler.lower.values import StatementDefinition, Value
 from weft_compiler.routines.selection import num_tiles
 from weft_compiler.routines.winograd import (
     WinogradFilters,
@@ -38,7 +38,7 @@ def points_of(w: Value) -> Value:
     panels, taps, _, channels, columns = w.shape
     shape, name = (panels, POINTS, POINTS, channels, columns), f"{w.name}_points"
     if w.constant is not None:
-        points = aligned(shape, w.constant.dtype)
+        points = align_array(shape, w.constant.dtype)
         points[...] = filter_points(w.constant)
         points.flags.writeable = False
         return Value(name, w.dtype, shape, constant=points)
@@ -51,26 +51,26 @@ def points_of(w: Value) -> Value:
 
         return nest(unique, (panels,), call)
 
-    return Value(name, w.dtype, shape, Written((w,), write))
+    return Value(name, w.dtype, shape, StatementDefinition((w,), write))
 
 
-def gradient_by_points(op: Operation, x: Value, gradient: Value, of: Windows) -> Value:
+def gradient_by_points(op: Operation, x: Value, gradient: Value, windows: Windows) -> Value:
     """Return the filter gradient by Winograd's algorithm, (taps, taps, C, depth).
 
     Args:
       x: (N, H, W, C).
       gradient: the gradient of the result, (N, H', W', depth).
-      of: the windows of all images.
+      windows: the windows of all images.
     """
 
     def write(unique: Unique, y: Buffer, *buffers: Buffer) -> Sequence[Statement]:
-        sums = Buffer(unique("sums"), y.dtype, (gradient_memory(of, y.dtype.size),))
+        sums = Buffer(unique("sums"), y.dtype, (gradient_memory(windows, y.dtype.size),))
         views = (
             load(buffers[0], x.shape, [index(0)] * 4),
             load(buffers[1], gradient.shape, [index(0)] * 4),
             load(sums, sums.shape, [index(0)]),
             load(y, op.shape(), [index(0)] * 4),
         )
-        return (Allocate(sums), WinogradGradient(*views, **of.geometry))
+        return (Allocate(sums), WinogradGradient(*views, **windows.geometry))
 
-    return Value(op.name, x.dtype, op.shape(), Written((x, gradient), write))
+    return Value(op.name, x.dtype, op.shape(), StatementDefinition((x, gradient), write))

@@ -43,29 +43,29 @@ from weft_compiler.ir.program import (
     walk,
 )
 from weft_compiler.lower.analysis import (
-    analyse,
+    analyze,
+    count_subexpressions,
+    find_materialized,
     memory_of,
     operands_of,
-    parts_of,
-    updates_in_order,
-    worth_memory,
+    order_updates,
 )
 from weft_compiler.lower.conditions import Conditions
 from weft_compiler.lower.iteration import Path
 from weft_compiler.lower.origins import Fused
 from weft_compiler.lower.values import (
-    Change,
-    Chosen,
+    ComplexElements,
     Element,
     Elements,
     Indices,
-    Pairs,
+    PartialUpdate,
     Reduction,
     Requirement,
     ScatterUpdate,
+    Select,
+    StatementDefinition,
     Value,
-    Written,
-    computed,
+    compute_value,
 )
 from weft_tensor import dtypes
 
@@ -95,14 +95,14 @@ def write(
       paths: the paths of values that only one side of a branch needs.
       checks: unused values, which are evaluated only for their requirements.
     """
-    writer = Nests(inputs, outputs, updates, paths, checks)
+    writer = NestWriter(inputs, outputs, updates, paths, checks)
     program = writer.program(name)
     if fused is not None:
         fused.update(writer.fused)
     return program
 
 
-class Nests:
+class NestWriter:
     """Writer of loop nests for the materialized values, one after another."""
 
     def __init__(
@@ -125,7 +125,7 @@ class Nests:
         self.fused: Fused = {}
         self._here: set[Value] = set()
         self._there: set[Value] = set()
-        self._begun: dict[Change, dict[int, Buffer]] = {}
+        self._begun: dict[PartialUpdate, dict[int, Buffer]] = {}
         self._required = Conditions()
         for value in (*inputs, *outputs):
             self._buffers[value] = self._buffer(value)
@@ -136,9 +136,9 @@ class Nests:
         """Return the program of all outputs and updates."""
         predicates = predicates_of(self._paths.values())
         # The last roots are analyzed first, so that predicates precede the values they guard.
-        facts = analyse([*self._outputs, *self._checks, *reversed(predicates)])
+        facts = analyze([*self._outputs, *self._checks, *reversed(predicates)])
         self._take([fact for fact in facts if fact.constant is not None])
-        for value in dict.fromkeys([*worth_memory(facts, self._buffers), *predicates]):
+        for value in dict.fromkeys([*find_materialized(facts, self._buffers), *predicates]):
             if value not in self._buffers:
                 self._buffers[value] = self._buffer(value)
         replaced = {new: old for old, new in self._updates}
@@ -153,9 +153,9 @@ class Nests:
                     self._there.add(value)
                 self._guarded(path, partial(self._write, value))
         late: list[tuple[Value, Buffer]] = []
-        for old, new, apart in updates_in_order(self._updates, facts, self._buffers):
+        for old, new, apart in order_updates(self._updates, facts, self._buffers):
             if apart:
-                late.append((new, self._beside(new)))
+                late.append((new, self._compute_separately(new)))
             else:
                 self._update(new, self._buffers[old])
         for new, copy in late:
@@ -205,9 +205,9 @@ class Nests:
         if value not in self._outputs and value not in self._there:
             self._body.append(Allocate(buffer))
         definition = value.definition
-        if isinstance(definition, Chosen):
+        if isinstance(definition, Select):
             self._choose(definition, buffer)
-        elif isinstance(definition, Pairs):
+        elif isinstance(definition, ComplexElements):
             self._fill_pairs(buffer, definition.parts)
         elif isinstance(definition, Elements):
             self._fill(buffer, definition.element)
@@ -218,7 +218,7 @@ class Nests:
             by_rows = last >= 0 and last not in definition.axes and definition.axes
             (self._reduce_rows if by_rows else self._reduce)(value, definition)
         else:
-            assert isinstance(definition, Written)
+            assert isinstance(definition, StatementDefinition)
             operands = [self._buffers[memory_of(operand)] for operand in definition.operands]
             self._body.extend(definition.write(self._unique, buffer, *operands))
 
@@ -226,7 +226,7 @@ class Nests:
         self._nest(
             buffer.shape,
             lambda *position: self._emit(
-                Store(buffer.name, position, self._resolved(element(*position)))
+                Store(buffer.name, position, self._resolve(element(*position)))
             ),
         )
 
@@ -235,11 +235,11 @@ class Nests:
 
         def store(*at: Expr) -> None:
             for which, value in enumerate(parts(*at)):
-                self._emit(Store(buffer.name, (*at, index(which)), self._resolved(value)))
+                self._emit(Store(buffer.name, (*at, index(which)), self._resolve(value)))
 
         self._nest(buffer.shape[:-1], store)
 
-    def _choose(self, of: Chosen, buffer: Buffer) -> None:
+    def _choose(self, of: Select, buffer: Buffer) -> None:
         """Write a branch that fills a buffer from one of two values."""
         outer = self._body
         sides: list[Body] = []
@@ -273,10 +273,10 @@ class Nests:
 
     def _decided(self, predicate: Value) -> Expr:
         exprs: list[Expr] = []
-        self._nest((), lambda: exprs.append(self._resolved(predicate.at())))
+        self._nest((), lambda: exprs.append(self._resolve(predicate.at())))
         return exprs[0]
 
-    def _emit_if(self, condition: Expr, then: Body, otherwise: Body) -> None:
+    def _emit_if(self, condition: Expr, if_true: Body, if_false: Body) -> None:
         """Emit a branch.
 
         If the previous statement is a branch with the same condition, merge them.
@@ -290,9 +290,9 @@ class Nests:
             }.isdisjoint(_stored((last,)))
         ):
             self._body.pop()
-            then, otherwise = (*last.then, *then), (*last.otherwise, *otherwise)
-        if then or otherwise:
-            self._emit(If(condition, then, otherwise))
+            if_true, if_false = (*last.then, *if_true), (*last.otherwise, *if_false)
+        if if_true or if_false:
+            self._emit(If(condition, if_true, if_false))
 
     def _update(self, value: Value, buffer: Buffer) -> None:
         """Write loops that replace a value in memory, via a copy if they read other elements."""
@@ -312,13 +312,13 @@ class Nests:
         if read <= stored:
             return
         del self._body[before:]
-        self._move(self._beside(value), buffer)
+        self._move(self._compute_separately(value), buffer)
 
     def _change(self, value: Value, scatter_update: ScatterUpdate, buffer: Buffer) -> None:
         """Write an in-place update, once the memory of its variables contains their old values."""
         before = scatter_update.before
         if self._buffers.get(before) != buffer:
-            first = computed(value.name, value.dtype, value.shape, before.at)
+            first = compute_value(value.name, value.dtype, value.shape, before.at)
             self._buffers[first] = buffer
             self._there.add(first)
             self._update(first, buffer)
@@ -330,7 +330,7 @@ class Nests:
             operands = [self._buffers[memory_of(operand)] for operand in scatter_update.operands]
             self._body.extend(scatter_update.change.write(self._unique, states, *operands))
 
-    def _beside(self, value: Value) -> Buffer:
+    def _compute_separately(self, value: Value) -> Buffer:
         """Compute the replacement of a value in memory into a separate buffer."""
         replaced, copy = self._buffers[value], self._buffer(value)
         self._buffers[value] = copy
@@ -352,7 +352,7 @@ class Nests:
 
     def _require(self, requirement: Requirement) -> None:
         def check(*position: Expr) -> None:
-            self._emit(Check(self._resolved(requirement.condition(*position)), requirement.message))
+            self._emit(Check(self._resolve(requirement.condition(*position)), requirement.message))
 
         self._nest(requirement.space, check)
 
@@ -362,7 +362,7 @@ class Nests:
         Args:
           is_always: True if the check is on all paths, so that later checks may rely on it.
         """
-        conditions = self._required.missing(requirement, is_always)
+        conditions = self._required.missing_part(requirement, is_always)
         if conditions is None:
             return
         *rows, count = requirement.space or (1,)
@@ -370,9 +370,9 @@ class Nests:
         together = has_rows or count > _CHECKED_SINGLY
         holds = Variable(dtypes.bool_, self._unique("holds"))
 
-        def check(*at: Expr) -> None:
-            for condition in conditions(*at):
-                given = self._resolved(condition)
+        def check(*index: Expr) -> None:
+            for condition in conditions(*index):
+                given = self._resolve(condition)
                 check = Check(given, requirement.message)
                 self._emit(Assign(holds.name, given, "bit_and") if together else check)
 
@@ -380,9 +380,9 @@ class Nests:
         self._nest(requirement.space, check)
         if together and len(self._body) > before:
             loops = self._body.pop()
-            self._emit(self._checked_after(loops, len(rows), holds, requirement, has_rows))
+            self._emit(self._emit_checked(loops, len(rows), holds, requirement, has_rows))
 
-    def _checked_after(
+    def _emit_checked(
         self, loops: Statement, depth: int, holds: Variable, of: Requirement, has_rows: bool
     ) -> Statement:
         """Return loops with a check after each row, or after each block of a single row.
@@ -397,9 +397,11 @@ class Nests:
         assert isinstance(loops, For)
         if depth:
             (inside,) = loops.body
-            body = self._checked_after(inside, depth - 1, holds, of, has_rows)
+            body = self._emit_checked(inside, depth - 1, holds, of, has_rows)
             is_row = depth == 1 and has_rows
-            return replace(loops, body=self._combined(body, holds, of) if is_row else (body,))
+            return replace(
+                loops, body=self._combine_conditions(body, holds, of) if is_row else (body,)
+            )
         if has_rows:
             return loops
         block, size = Variable(INDEX, self._unique("block")), _CHECKED_TOGETHER
@@ -407,9 +409,11 @@ class Nests:
         end = apply("minimum", plus(start, size), loops.extent)
         blocks = apply("floor_div", plus(loops.extent, size - 1), index(size))
         inner = replace(loops, start=start, extent=end)
-        return For(block.name, blocks, self._combined(inner, holds, of))
+        return For(block.name, blocks, self._combine_conditions(inner, holds, of))
 
-    def _combined(self, loop: Statement, holds: Variable, requirement: Requirement) -> Body:
+    def _combine_conditions(
+        self, loop: Statement, holds: Variable, requirement: Requirement
+    ) -> Body:
         """Return a loop that combines conditions into a variable, and the check of the variable."""
         start = Var(holds.name, number(True, dtypes.bool_))
         return start, loop, Check(holds, requirement.message)
@@ -424,7 +428,9 @@ class Nests:
             self._emit(Var(total.name, reduction.initial))
 
             def combine(*reduced: Expr) -> None:
-                given = self._resolved(reduction.element(*_joined(reduction, position, reduced)))
+                given = self._resolve(
+                    reduction.element(*_reduction_indices(reduction, position, reduced))
+                )
                 self._emit(Assign(total.name, given, reduction.combine))
 
             self._nest(inner, combine)
@@ -441,7 +447,7 @@ class Nests:
 
         def combine(*indices: Expr) -> None:
             position = tuple([i for axis, i in enumerate(indices) if axis not in reduction.axes])
-            given = self._resolved(reduction.element(*indices))
+            given = self._resolve(reduction.element(*indices))
             self._emit(Store(name, position, given, reduction.combine))
 
         self._nest(reduction.space, combine)
@@ -465,12 +471,12 @@ class Nests:
 
     # ---------------------------------------------------------------------- expressions
 
-    def _resolved(self, expression: Expr) -> Expr:
+    def _resolve(self, expression: Expr) -> Expr:
         """Replace `Element`s in an expression by loads, or by the names of values computed before.
 
         Shared subexpressions get names too.
         """
-        uses = parts_of(expression)
+        uses = count_subexpressions(expression)
         done: dict[Expr, Expr] = {}
 
         def resolve(part: Expr) -> Expr:
@@ -479,12 +485,12 @@ class Nests:
                 if isinstance(part, Element):
                     done[part] = self._element(part.value, new)
                 else:
-                    done[part] = self._shared(replace_children(part, new), uses[part])
+                    done[part] = self._share(replace_children(part, new), uses[part])
             return done[part]
 
         return resolve(expression)
 
-    def _shared(self, expression: Expr, uses: int) -> Expr:
+    def _share(self, expression: Expr, uses: int) -> Expr:
         if uses < 2 or not isinstance(expression, Apply):
             return expression
         name = Variable(expression.dtype, self._unique("shared"))
@@ -502,7 +508,7 @@ class Nests:
         key = f"{id(value)}[{', '.join(map(str, indices))}]"
         variable = self._known[-1].get(key)
         if variable is None:
-            computed = self._resolved(value.definition.element(*indices))
+            computed = self._resolve(value.definition.element(*indices))
             variable = computed
             if isinstance(computed, Apply):
                 variable = Variable(value.dtype, self._unique(value.name))
@@ -524,7 +530,7 @@ def _stored(body: Body) -> set[str]:
     }
 
 
-def _joined(reduction: Reduction, indices: Indices, reduced: Indices) -> list[Expr]:
+def _reduction_indices(reduction: Reduction, indices: Indices, reduced: Indices) -> list[Expr]:
     """Return indices in the space of a reduction, from those of the result and reduced axes."""
     remaining = {True: iter(reduced), False: iter(indices)}
     return [next(remaining[axis in reduction.axes]) for axis in range(len(reduction.space))]

@@ -25,9 +25,9 @@ import numpy as np
 from weft_compiler.codegen.memory import ALIGNMENT
 from weft_compiler.codegen.runtime import REPLACE_ARENA
 from weft_compiler.native.layouts import ArenaSlot
-from weft_compiler.native.linking import once
+from weft_compiler.native.linking import call_once
 from weft_compiler.native.runtime import library
-from weft_graph.ir.interrupts import uninterrupted
+from weft_graph.ir.interrupts import defer_interrupts
 from weft_tensor import errors
 from weft_tensor.allocator import cpu_allocator
 from weft_tensor.finalizers import call_when_gone, settle
@@ -59,7 +59,7 @@ class Arena:
     """
 
     def __init__(self) -> None:
-        memory = aligned(SLOTS * ctypes.sizeof(ArenaSlot))
+        memory = allocate_aligned(SLOTS * ctypes.sizeof(ArenaSlot))
         self._slots = (ArenaSlot * SLOTS).from_buffer(memory)
         self.table = address_of(memory)
         self._memory: list[tuple[Any, ...]] = [()] * SLOTS
@@ -83,9 +83,9 @@ class Arena:
         self._settle()
         try:
             with self._lock:
-                most = self._most()
-                short = [slot for slot in range(SLOTS) if self._size(slot) < most]
-                return any(self._fill(slot, most) for slot in short)
+                maximum = self._max_size()
+                short = [slot for slot in range(SLOTS) if self._size(slot) < maximum]
+                return any(self._fill(slot, maximum) for slot in short)
         finally:
             self._settle()  # changes made meanwhile found the lock held
 
@@ -94,7 +94,7 @@ class Arena:
         settle()
         self._settle()
         with self._lock:
-            return Usage(self._most(), sum(map(bool, self._memory)))
+            return Usage(self._max_size(), sum(map(bool, self._memory)))
 
     def reset(self) -> None:
         """Reset all slots in the child of a fork, in which no other thread uses one."""
@@ -118,7 +118,7 @@ class Arena:
     def _settle(self) -> None:
         """Apply pending changes of leases, unless another thread holds the lock and does it."""
         while self._changes:
-            with uninterrupted():  # otherwise Ctrl-C could leave the lock held
+            with defer_interrupts():  # otherwise Ctrl-C could leave the lock held
                 if not self._lock.acquire(blocking=False):
                     return
                 try:
@@ -135,7 +135,7 @@ class Arena:
             if not self._wanted[wanted]:
                 del self._wanted[wanted]
 
-    def _most(self) -> int:
+    def _max_size(self) -> int:
         return max(self._wanted, default=0)
 
     def _size(self, slot: int) -> int:
@@ -143,17 +143,17 @@ class Arena:
 
     def _fit(self) -> None:
         """Make the first slot large enough, and empty those that are too large or too small."""
-        most = self._most()
+        maximum = self._max_size()
         for slot, memory in enumerate(self._memory):
-            if memory and not most <= self._size(slot) <= 2 * most:
+            if memory and not maximum <= self._size(slot) <= 2 * maximum:
                 self._fill(slot, 0)
-        if most and not self._memory[0]:
-            self._fill(0, most)
+        if maximum and not self._memory[0]:
+            self._fill(0, maximum)
 
     def _fill(self, slot: int, size: int) -> bool:
         """Change the memory of a slot, unless a program uses it."""
         replace, before = _replace(), self._memory[slot]
-        new = _pooled(size) if size else None
+        new = _allocate_pooled(size) if size else None
         # Both stay referenced until one is known to be unused, as Ctrl-C may interrupt this.
         self._memory[slot] = (*before, new)
         address = 0 if new is None else address_of(new)
@@ -168,12 +168,12 @@ class Lease:
     __slots__ = ("__weakref__",)
 
 
-@once
+@call_once
 def _replace() -> Any:
     return _Replace(library().address(REPLACE_ARENA))
 
 
-def _pooled(size: int) -> Any:
+def _allocate_pooled(size: int) -> Any:
     """Allocate aligned memory from the tensor pool."""
     return cpu_allocator().empty((size,), _BYTE, "compiled programs")
 
@@ -183,7 +183,7 @@ def address_of(array: Any) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def aligned(size: int) -> Any:
+def allocate_aligned(size: int) -> Any:
     """Return zeros in memory whose address is a multiple of 64."""
     whole = np.zeros(size + ALIGNMENT, np.uint8)
     return whole[-address_of(whole) % ALIGNMENT :][:size]

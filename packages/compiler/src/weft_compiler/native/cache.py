@@ -50,17 +50,19 @@ _IS_ENTRY: Final = re.compile(rf"[0-9a-f]{{64}}\.|{re.escape(UNFINISHED)}").matc
 """Matches the names of entries and of unfinished entries."""
 
 
-def object_of(name: str, made_from: str, target: Target, compile: Callable[[], bytes]) -> bytes:
+def compile_object(
+    name: str, made_from: str, target: Target, compile: Callable[[], bytes]
+) -> bytes:
     """Return the object code of a text: read it from the disk, or compile and store it.
 
     Args:
       name: a readable part of the file's name.
       made_from: everything that the code depends on, except the processor and versions.
     """
-    return loaded_of(name, made_from, target, compile, bytes)
+    return load_object(name, made_from, target, compile, bytes)
 
 
-def loaded_of(
+def load_object(
     name: str,
     made_from: str,
     target: Target,
@@ -70,14 +72,14 @@ def loaded_of(
     """Load the object code of a text; if code on the disk cannot be loaded, compile it again.
 
     Args:
-      name, made_from, compile: as in `object_of`.
+      name, made_from, compile: as in `compile_object`.
       load: raises InternalError for invalid code.
     """
-    file = file_of(name, made_from, target)
-    found = read(file)
-    if found is not None:
+    file = object_file_name(name, made_from, target)
+    result = read(file)
+    if result is not None:
         try:
-            return load(found)
+            return load(result)
         except errors.InternalError:  # the file has other content
             forget(file)
     image = compile()
@@ -85,8 +87,8 @@ def loaded_of(
     return load(image)
 
 
-def file_of(name: str, made_from: str, target: Target) -> str:
-    """Return the name of the file in which `object_of` stores an object."""
+def object_file_name(name: str, made_from: str, target: Target) -> str:
+    """Return the name of the file in which `compile_object` stores an object."""
     return f"{_key(made_from, target)}.{name[:40]}.o"
 
 
@@ -111,10 +113,10 @@ def forget(file: str) -> None:
             (place / file).unlink()
 
 
-def entries(place: Path) -> Iterator[Path]:
+def entries(directory: Path) -> Iterator[Path]:
     """Yield this user's entries in a directory and its shared folder, including unfinished ones."""
-    yield from _entries_in(place)
-    shared = place / SHARED
+    yield from _entries_in(directory)
+    shared = directory / SHARED
     if shared.is_dir():
         yield from _entries_in(shared)
 
@@ -152,7 +154,7 @@ def _versions() -> tuple[str, str]:
 @functools.cache
 def sources(package: str) -> str:
     """Return a hash of a package's source files, which changes when a developer edits them."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     spec = importlib.util.find_spec(package)
     assert spec is not None and spec.origin is not None
     root = os.path.dirname(spec.origin)
@@ -163,8 +165,8 @@ def sources(package: str) -> str:
                 path = os.path.join(folder, file)
                 status = os.stat(path)
                 here = f"{path[len(root) :]} {status.st_size} {status.st_mtime_ns}\n"
-                found.update(here.encode())
-    return found.hexdigest()
+                digest.update(here.encode())
+    return digest.hexdigest()
 
 
 def _write(path: Path, image: bytes) -> None:
@@ -191,20 +193,20 @@ _since_trim: dict[Path, int] = {}
 """Bytes that this process has written to each folder since it last checked the folder's size."""
 
 
-def _trim(place: Path, added: int) -> None:
+def _trim(directory: Path, added: int) -> None:
     """Remove the least recently used entries if the cache exceeds its limit.
 
     A process checks this when it first writes an entry, and then after each 4 MB.
     """
-    limit = _SHARED_LIMIT if place.name == SHARED else _limit()
+    limit = _SHARED_LIMIT if directory.name == SHARED else _limit()
     with _LOCK:
-        kept = _since_trim.get(place)
+        kept = _since_trim.get(directory)
         if kept is not None and kept + added < min(_LOOKS_AFTER, limit):
-            _since_trim[place] = kept + added
+            _since_trim[directory] = kept + added
             return
-        _since_trim[place] = 0
+        _since_trim[directory] = 0
     aged = []
-    for path in _entries_in(place):
+    for path in _entries_in(directory):
         with contextlib.suppress(OSError):
             status = path.stat()
             aged.append((status.st_mtime, status.st_size, path))

@@ -21,7 +21,7 @@ import numpy as np
 
 from weft_compiler.ir.program import Buffer, Program
 from weft_compiler.native import cache
-from weft_graph.ir.gc_pause import paused_gc
+from weft_graph.ir.gc_pause import pause_gc
 from weft_graph.ir.node import Output
 from weft_graph.ir.traits import Role
 from weft_tensor import errors
@@ -30,7 +30,7 @@ from weft_tensor.dtypes import as_dtype
 if TYPE_CHECKING:
     from weft_compiler.lower.shape_polymorphism import Varying
     from weft_compiler.native.polymorphic_code import PolymorphicCode
-    from weft_compiler.native.program import Code, NativeProgram
+    from weft_compiler.native.program import MachineCode, NativeProgram
 
 R = TypeVar("R")
 
@@ -48,7 +48,7 @@ _here: dict[str, bytes] = {}
 """Entries of this process, used if no cache directory is available; their code is still loaded."""
 
 
-class Restored(NamedTuple):
+class IndexEntry(NamedTuple):
     """The content of an entry.
 
     Attributes:
@@ -64,17 +64,17 @@ class Restored(NamedTuple):
 
 def restore_polymorphic(key: str, inputs: Sequence[Output]) -> list[PolymorphicCode]:
     """Return the codes for many sizes that were stored under a fingerprint; see `restore`."""
-    return _read(key, inputs, _restored_polymorphic) or []
+    return _read(key, inputs, _restore_polymorphic) or []
 
 
-def restore(key: str, inputs: Sequence[Output]) -> Restored | None:
+def restore(key: str, inputs: Sequence[Output]) -> IndexEntry | None:
     """Return the program with a fingerprint; None if it is not on disk.
 
     Args:
       inputs: outputs whose constants the program uses, as passed to `remember`.
     Returns: None if it is not on disk.
     """
-    return _read(key, inputs, _restored)
+    return _read(key, inputs, _restore)
 
 
 def _read(
@@ -82,61 +82,68 @@ def _read(
     inputs: Sequence[Output],
     restored: Callable[[Mapping[str, Any], Sequence[Output]], R | None],
 ) -> R | None:
-    content = _stored(key)
+    content = _read_entry(key)
     if content is None:
         return None
     try:
-        with paused_gc():  # objects built from the entry are freed again
+        with pause_gc():  # objects built from the entry are freed again
             return restored(json.loads(content), inputs)
     except (ValueError, LookupError, TypeError, AttributeError):  # not written by this version
         cache.forget(_file(key))
         return None
 
 
-def _stored(key: str) -> bytes | None:
+def _read_entry(key: str) -> bytes | None:
     return _here.get(key) if cache.directory() is None else cache.read(_file(key))
 
 
-def _restored(entry: Mapping[str, Any], inputs: Sequence[Output]) -> Restored | None:
-    found = _interface(entry, inputs)
-    if found is None:
+def _restore(entry: Mapping[str, Any], inputs: Sequence[Output]) -> IndexEntry | None:
+    result = _interface(entry, inputs)
+    if result is None:
         return None
-    from weft_compiler.codegen.interrupt_checks import Work
+    from weft_compiler.codegen.interrupt_checks import WorkEstimate
     from weft_compiler.native.program import NativeProgram
 
-    program, code = found
+    program, code = result
     varying = entry["varying"]
     if varying is not None:
-        most, lines = varying
-        varying = int(most), [(int(at), int(slope), int(offset)) for at, slope, offset in lines]
-    made = NativeProgram(program, code, Work(*entry["work"]), entry["messages"])
-    return Restored(made, entry["size"], varying)
+        maximum, lines = varying
+        varying = (
+            int(maximum),
+            [(int(index), int(slope), int(offset)) for index, slope, offset in lines],
+        )
+    made = NativeProgram(program, code, WorkEstimate(*entry["work"]), entry["messages"])
+    return IndexEntry(made, entry["size"], varying)
 
 
-def _restored_polymorphic(
+def _restore_polymorphic(
     entry: Mapping[str, Any], inputs: Sequence[Output]
 ) -> list[PolymorphicCode]:
-    codes = [_restored_code(each, inputs) for each in entry["codes"]]
+    codes = [_restore_one_code(each, inputs) for each in entry["codes"]]
     return [code for code in codes if code is not None]
 
 
-def _restored_code(entry: Mapping[str, Any], inputs: Sequence[Output]) -> PolymorphicCode | None:
-    found = _interface(entry, inputs)
-    if found is None:
+def _restore_one_code(entry: Mapping[str, Any], inputs: Sequence[Output]) -> PolymorphicCode | None:
+    result = _interface(entry, inputs)
+    if result is None:
         return None
-    from weft_compiler.codegen.interrupt_checks import Work
-    from weft_compiler.ir.lines import Line
+    from weft_compiler.codegen.interrupt_checks import WorkEstimate
+    from weft_compiler.ir.lines import LinearFunction
     from weft_compiler.native.polymorphic_code import PolymorphicCode, VerifiedSize
 
-    shapes = [[Line(int(slope), int(offset)) for slope, offset in s] for s in entry["shapes"]]
+    shapes = [
+        [LinearFunction(int(slope), int(offset)) for slope, offset in s] for s in entry["shapes"]
+    ]
     verified = {
-        int(size): VerifiedSize(tuple(map(int, numbers)), Work(int(work[0]), bool(work[1])))
+        int(size): VerifiedSize(tuple(map(int, numbers)), WorkEstimate(int(work[0]), bool(work[1])))
         for size, numbers, work in entry["verified"]
     }
-    return PolymorphicCode(*found, entry["messages"], shapes, entry["rest"], verified)
+    return PolymorphicCode(*result, entry["messages"], shapes, entry["rest"], verified)
 
 
-def _interface(entry: Mapping[str, Any], inputs: Sequence[Output]) -> tuple[Program, Code] | None:
+def _interface(
+    entry: Mapping[str, Any], inputs: Sequence[Output]
+) -> tuple[Program, MachineCode] | None:
     """Return the program of an entry without its statements, and its code; None if one is lost."""
     if entry["host"] != _host():
         return None
@@ -170,7 +177,7 @@ def remember(
     """Store an entry for a program, unless its own constants are too large.
 
     Args:
-      size, varying: as in `Restored`.
+      size, varying: as in `IndexEntry`.
     """
     entry = _entry(made.program, made.code, made.messages, inputs)
     if entry is not None:
@@ -193,30 +200,30 @@ def remember_polymorphic(key: str, code: PolymorphicCode, inputs: Sequence[Outpu
 
 
 def _entry(
-    program: Program, code: Code, messages: Sequence[str], inputs: Sequence[Output]
+    program: Program, code: MachineCode, messages: Sequence[str], inputs: Sequence[Output]
 ) -> dict[str, Any] | None:
     """Return the parts that all entries have; None if the program's own constants are too large."""
-    places = {
-        id(source.node.attrs["value"]): at
-        for at, source in enumerate(inputs)
+    indices = {
+        id(source.node.attrs["value"]): index
+        for index, source in enumerate(inputs)
         if source.node.role is Role.CONSTANT
     }
-    own = [value for value in program.constants.values() if id(value) not in places]
+    own = [value for value in program.constants.values() if id(value) not in indices]
     large = sum(value.nbytes for value in own if value.nbytes > _MOST_INLINE)
     if large > (_MOST_KEPT if cache.directory() is not None else 0):
         return None
     return {
         "host": _host(),
         "name": program.name,
-        "inputs": list(map(_of_buffer, program.inputs)),
-        "outputs": list(map(_of_buffer, program.outputs)),
+        "inputs": list(map(_describe_buffer, program.inputs)),
+        "outputs": list(map(_describe_buffer, program.outputs)),
         "constants": {
-            name: places[id(value)] if id(value) in places else _written(value)
+            name: indices[id(value)] if id(value) in indices else _written(value)
             for name, value in program.constants.items()
         },
         "updated": sorted(program.updated),
         "messages": messages,
-        "code": _of_code(code),
+        "code": _describe_code(code),
     }
 
 
@@ -245,7 +252,7 @@ def _host() -> list[Any]:
     return [list(binding.llvm_version_info), target.triple, target.cpu, target.features]
 
 
-def _of_code(code: Code) -> dict[str, Any]:
+def _describe_code(code: MachineCode) -> dict[str, Any]:
     """Describe code in a form from which `_code` restores it."""
     module = code.module
     return {
@@ -254,37 +261,37 @@ def _of_code(code: Code) -> dict[str, Any]:
         "memory": (module.shared, module.thread, module.shares),
         "routines": [(routine, dtype.name) for routine, dtype in module.routines],
         "blas": module.blas,
-        "nests": list(map(_of_code, code.nests)),
+        "nests": list(map(_describe_code, code.nests)),
     }
 
 
-def _code(known: dict[str, Any]) -> Code | None:
+def _code(known_values: dict[str, Any]) -> MachineCode | None:
     """Restore code from its description; None if a file is missing or damaged."""
     from weft_compiler.native.program import shared_code
 
     try:
-        return shared_code(known["key"], lambda: _loaded(known))
+        return shared_code(known_values["key"], lambda: _load_code(known_values))
     except errors.InternalError:
-        cache.forget(known["file"])
+        cache.forget(known_values["file"])
         return None
 
 
-def _loaded(known: dict[str, Any]) -> Code | None:
+def _load_code(known_values: dict[str, Any]) -> MachineCode | None:
     from weft_compiler.codegen.module import Module
     from weft_compiler.codegen.targets import host
-    from weft_compiler.native.program import Code
+    from weft_compiler.native.program import MachineCode
 
-    nests = [nest for nest in map(_code, known["nests"]) if nest is not None]
-    image = cache.read(known["file"])
-    if image is None or len(nests) < len(known["nests"]):
+    nests = [nest for nest in map(_code, known_values["nests"]) if nest is not None]
+    image = cache.read(known_values["file"])
+    if image is None or len(nests) < len(known_values["nests"]):
         return None
-    routines = tuple([(routine, as_dtype(dtype)) for routine, dtype in known["routines"]])
-    shared, thread, shares = known["memory"]
-    module = Module("", shared, thread, 0, shares, routines, tuple(known["blas"]))
-    return Code(module, image, host(), known["key"], known["file"], nests)
+    routines = tuple([(routine, as_dtype(dtype)) for routine, dtype in known_values["routines"]])
+    shared, thread, shares = known_values["memory"]
+    module = Module("", shared, thread, 0, shares, routines, tuple(known_values["blas"]))
+    return MachineCode(module, image, host(), known_values["key"], known_values["file"], nests)
 
 
-def _of_buffer(buffer: Buffer) -> Sequence[Any]:
+def _describe_buffer(buffer: Buffer) -> Sequence[Any]:
     return buffer.name, buffer.dtype.name, buffer.shape, buffer.is_complex
 
 
@@ -308,7 +315,7 @@ def _constant(kept: Any, inputs: Sequence[Output]) -> np.ndarray | None:
         value: np.ndarray = inputs[kept].node.attrs["value"]
         return value
     dtype, shape, content = kept
-    found = cache.read(content["file"]) if isinstance(content, dict) else base64.b64decode(content)
-    if found is None:
+    result = cache.read(content["file"]) if isinstance(content, dict) else base64.b64decode(content)
+    if result is None:
         return None
-    return np.frombuffer(found, as_dtype(dtype).numpy).reshape(shape)
+    return np.frombuffer(result, as_dtype(dtype).numpy).reshape(shape)

@@ -29,7 +29,7 @@ from weft_compiler.native.layouts import (
     ProgramState,
     ScalarHeader,
 )
-from weft_compiler.native.linking import once
+from weft_compiler.native.linking import call_once
 from weft_compiler.native.runtime import library
 
 BUSY: Final = -0x10000
@@ -47,7 +47,7 @@ class _MethodDef(ctypes.Structure):
 
 
 @functools.cache
-def readable() -> bool:
+def are_headers_readable() -> bool:
     """Return True if the headers of arrays have the expected layout."""
     if ctypes.sizeof(ctypes.c_void_p) != 8 or sys.implementation.name != "cpython":
         return False
@@ -92,7 +92,7 @@ def _maker() -> Any:
     return maker
 
 
-@once
+@call_once
 def _definition() -> _MethodDef:
     address = library().address(runtime.ENTER)
     return _MethodDef(b"enter", address, _FASTCALL, b"Enter a compiled program.")
@@ -118,7 +118,7 @@ _definitions: Final[list[_MethodDef]] = []
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BufferRequirements:
     """The requirements on the array of one buffer.
 
     Attributes:
@@ -144,7 +144,7 @@ class State:
     fields: ProgramState
 
 
-def state_of(rows: Sequence[Row]) -> State:
+def state_of(rows: Sequence[BufferRequirements]) -> State:
     """Create the state of a program from the requirements on its buffers."""
     buffers = b"".join([_requirement(row) for row in rows])
     memory = np.zeros(ctypes.sizeof(ProgramState) + len(buffers), np.uint8)
@@ -157,7 +157,7 @@ def state_of(rows: Sequence[Row]) -> State:
     return State(memory, fields)
 
 
-def _requirement(row: Row) -> bytes:
+def _requirement(row: BufferRequirements) -> bytes:
     """Return the requirements on a buffer, followed by its dimensions, as bytes."""
     if row.constant:
         return bytes(BufferRequirement(constant=row.constant))

@@ -87,7 +87,7 @@ class ProgramState(ctypes.Structure):
     )
 
 
-class Times(ctypes.Structure):
+class Timestamps(ctypes.Structure):
     """`weft_times`: readings of the clock between the nests of a program; they follow."""
 
     _fields_ = (("capacity", ctypes.c_int64), ("num_times", ctypes.c_int64))

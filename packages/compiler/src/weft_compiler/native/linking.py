@@ -19,7 +19,7 @@ _NUMBERS: Final = itertools.count()
 _LOCK: Final = threading.Lock()
 
 
-def once(make: Callable[[], T]) -> Callable[[], T]:
+def call_once(make: Callable[[], T]) -> Callable[[], T]:
     """Return a function that calls `make` only once, even if several threads call it concurrently.
 
     `functools.cache` would call it in each thread and keep one result. The other results would be

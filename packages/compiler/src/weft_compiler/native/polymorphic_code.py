@@ -18,12 +18,12 @@ from typing import Final
 
 import numpy as np
 
-from weft_compiler.codegen.interrupt_checks import Work
-from weft_compiler.ir.lines import Line
+from weft_compiler.codegen.interrupt_checks import WorkEstimate
+from weft_compiler.ir.lines import LinearFunction
 from weft_compiler.ir.program import Buffer, Program
 from weft_compiler.lower.folded_values import FoldedValues, Values, is_on_line
 from weft_compiler.lower.request_numbers import RequestNumbers
-from weft_compiler.native.program import Code, NativeProgram
+from weft_compiler.native.program import MachineCode, NativeProgram
 
 _LEAST_VERIFIED: Final = 3
 _MULTIPLE: Final = 16
@@ -39,7 +39,7 @@ class VerifiedSize:
     """
 
     numbers: Sequence[int]
-    work: Work
+    work: WorkEstimate
 
 
 class PolymorphicCode:
@@ -56,31 +56,31 @@ class PolymorphicCode:
     def __init__(
         self,
         program: Program,
-        code: Code,
+        code: MachineCode,
         messages: Sequence[str],
-        shapes: Sequence[Sequence[Line]],
-        rest: str | None = None,
+        shapes: Sequence[Sequence[LinearFunction]],
+        remainder: str | None = None,
         verified: Mapping[int, VerifiedSize] | None = None,
     ) -> None:
         self.program = program
         self.code = code
         self.messages = messages
         self.shapes = shapes
-        self.rest = rest
+        self.rest = remainder
         self.verified: Mapping[int, VerifiedSize] = dict(verified or {})
         self._lines = self._request_lines()
         self._folded: dict[int, Values | None] = {}
 
-    def add(self, size: int, numbers: RequestNumbers, work: Work) -> None:
+    def add(self, size: int, numbers: RequestNumbers, work: WorkEstimate) -> None:
         """Add a verified size."""
         if self.rest not in (None, numbers.rest):
             return
         self.rest = numbers.rest
-        known = {**self.verified, size: VerifiedSize(numbers.numbers, work)}
-        self.verified = dict(sorted(known.items()))
+        known_values = {**self.verified, size: VerifiedSize(numbers.numbers, work)}
+        self.verified = dict(sorted(known_values.items()))
         self._lines = self._request_lines()
 
-    def _request_lines(self) -> list[Line] | None:
+    def _request_lines(self) -> list[LinearFunction] | None:
         """Return the numbers of a request as functions of the size; None if they are not known."""
         sizes = list(self.verified)
         if len(sizes) < 2:
@@ -89,14 +89,14 @@ class PolymorphicCode:
         if len(first.numbers) != len(last.numbers):
             return None
         pairs = zip(first.numbers, last.numbers, strict=True)
-        lines = [Line.through(x, y, sizes[0], sizes[-1]) for x, y in pairs]
-        known = [line for line in lines if line is not None]
-        if len(known) < len(lines) or not any(line.slope for line in known):
+        lines = [LinearFunction.through(x, y, sizes[0], sizes[-1]) for x, y in pairs]
+        known_values = [line for line in lines if line is not None]
+        if len(known_values) < len(lines) or not any(line.slope for line in known_values):
             return None
         for size, each in self.verified.items():
-            if tuple(each.numbers) != tuple([line.at(size) for line in known]):
+            if tuple(each.numbers) != tuple([line.at(size) for line in known_values]):
                 return None
-        return known
+        return known_values
 
     @property
     def is_dense(self) -> bool:
@@ -170,9 +170,9 @@ class PolymorphicCode:
         )
         return NativeProgram(program, self.code, self._work(size), self.messages)
 
-    def _work(self, size: int) -> Work:
+    def _work(self, size: int) -> WorkEstimate:
         """Return the estimated work of a call for a size."""
-        known = [each.work for each in self.verified.values()]
-        logs = np.log([max(1, work.statements) for work in known])
+        known_values = [each.work for each in self.verified.values()]
+        logs = np.log([max(1, work.statements) for work in known_values])
         statements = np.exp(np.interp(np.log(size), np.log(list(self.verified)), logs))
-        return Work(int(statements), all(work.bounded for work in known))
+        return WorkEstimate(int(statements), all(work.bounded for work in known_values))

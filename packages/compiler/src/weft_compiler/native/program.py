@@ -17,8 +17,13 @@ import numpy as np
 
 from weft_compiler.blas import MISSING, addresses
 from weft_compiler.codegen import blas
-from weft_compiler.codegen.call_nest import call_of, dtype_of, module_of_call, with_table
-from weft_compiler.codegen.interrupt_checks import Work, work_of
+from weft_compiler.codegen.call_nest import (
+    find_call,
+    module_of_call,
+    routine_dtype,
+    with_size_table,
+)
+from weft_compiler.codegen.interrupt_checks import WorkEstimate, work_of
 from weft_compiler.codegen.kernel import INTERRUPTED, OUT_OF_BOUNDS
 from weft_compiler.codegen.module import ENTRY, Module, module_of
 from weft_compiler.codegen.options import Options
@@ -31,14 +36,20 @@ from weft_compiler.ir.canonical import canonical
 from weft_compiler.ir.pieces import Piece, pieces_of
 from weft_compiler.ir.program import FOR_KERNELS, Check, Program, walk
 from weft_compiler.native import cache, runtime
-from weft_compiler.native.arena import ARENA, address_of, aligned
-from weft_compiler.native.entry import BUSY, Row, entry, readable, state_of
-from weft_compiler.native.layouts import Times
+from weft_compiler.native.arena import ARENA, address_of, allocate_aligned
+from weft_compiler.native.entry import (
+    BUSY,
+    BufferRequirements,
+    are_headers_readable,
+    entry,
+    state_of,
+)
+from weft_compiler.native.layouts import Timestamps
 from weft_compiler.native.linking import Library
 from weft_compiler.native.shared_objects import load_shared, name_of
 from weft_compiler.routines.registry import library_of, library_routines
 from weft_graph.ir.compile_pauses import may_pause
-from weft_graph.ir.gc_pause import paused_gc
+from weft_graph.ir.gc_pause import pause_gc
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 
@@ -57,7 +68,7 @@ _FIRST_TIMES: Final = 256
 _RUN: Final = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4, ctypes.c_int64)
 
 
-class Code:
+class MachineCode:
     """Machine code, shared by programs that differ only in names.
 
     Attributes:
@@ -77,7 +88,7 @@ class Code:
         target: Target,
         key: str,
         file: str,
-        nests: Sequence[Code] = (),
+        nests: Sequence[MachineCode] = (),
     ) -> None:
         self.module = module
         self.nests = tuple(nests)
@@ -94,7 +105,7 @@ class Code:
             name_in_code = routine_symbol(routine, dtype)
             imports[name_in_code] = library.address(name_in_code)
         imports |= _blas(module.blas)
-        imports |= {symbol(at): nest.address for at, nest in enumerate(self.nests)}
+        imports |= {symbol(index): nest.address for index, nest in enumerate(self.nests)}
         if module.shares or self.nests:
             imports |= runtime.imports()
         self.library = Library(image, [ENTRY], imports)
@@ -103,17 +114,17 @@ class Code:
 
 def _blas(functions: Sequence[str]) -> dict[str, int]:
     """Return the addresses of BLAS functions in this process."""
-    found = addresses()
-    if functions and not found:
+    result = addresses()
+    if functions and not result:
         raise errors.UnimplementedError(MISSING)
-    return {blas.symbol(function): found[function] for function in functions}
+    return {blas.symbol(function): result[function] for function in functions}
 
 
 @functools.cache
 def _routines(library: RoutineLibrary, dtype: DType, target: Target) -> Library:
     """Return the library of routines for an element type, which all programs share."""
     text = library.text(dtype, target)
-    names = [routine_symbol(each, dtype) for each in library_routines(library)]
+    names = [routine_symbol(routine, dtype) for routine in library_routines(library)]
     file = name_of(library.name, dtype)
     return load_shared(file, text, target, lambda image: Library(image, names))
 
@@ -138,8 +149,8 @@ class NativeProgram:
     def __init__(
         self,
         program: Program,
-        code: Code,
-        work: Work | None = None,
+        code: MachineCode,
+        work: WorkEstimate | None = None,
         messages: Sequence[str] | None = None,
     ) -> None:
         self.program = program
@@ -150,14 +161,18 @@ class NativeProgram:
             if b.name in program.constants
         }
         if messages is None:
-            messages = [each.message for each in walk(program.body) if isinstance(each, Check)]
+            messages = [
+                statement.message
+                for statement in walk(program.body)
+                if isinstance(statement, Check)
+            ]
         self.messages = messages
         self._given = [b for b in program.inputs if b.name not in self._constants]
         self.work = work_of(program.body) if work is None else work
         self._interrupt = np.zeros(1, np.int32)
         self._threads = 1
         self._lease = ARENA.lease(self._memory(1))
-        self._times = aligned(code.module.times)
+        self._times = allocate_aligned(code.module.times)
         self._function = _RUN(code.address)
         self._readable = _readable_or_warn()
         self.enter = self._entry()
@@ -181,11 +196,11 @@ class NativeProgram:
                 )
             types = [buffer.array_type for buffer in self.program.outputs]
             out = [np.empty(shape, dtype.numpy) for dtype, shape in types]
-        found = self.enter(*inputs, *out)
-        if found is NotImplemented or found == BUSY:
-            found = self._slowly(inputs, out)
-        if found is not None:
-            raise self.failure(found)
+        result = self.enter(*inputs, *out)
+        if result is NotImplemented or result == BUSY:
+            result = self._run_on_copies(inputs, out)
+        if result is not None:
+            raise self.failure(result)
         return tuple(out)
 
     @functools.cached_property
@@ -234,7 +249,7 @@ class NativeProgram:
             try:
                 call, times = free.pop()
             except IndexError:  # the first call, or all are in use
-                times = np.zeros(ctypes.sizeof(Times) // 8 + capacity, np.int64)
+                times = np.zeros(ctypes.sizeof(Timestamps) // 8 + capacity, np.int64)
                 times[0] = capacity
                 call = self._entry(times=times)
             result = call(*arrays)
@@ -294,26 +309,26 @@ class NativeProgram:
 
     def _enter_dense(self, arrays: Sequence[Any]) -> int | None:
         """Run on arrays that `enter` accepts; if all slots are busy, use separate memory."""
-        found: Any = self.enter(*arrays) if self._readable else NotImplemented
-        while found == BUSY and ARENA.grow():
-            found = self.enter(*arrays)
-        return self._run(arrays) if found is NotImplemented or found == BUSY else found
+        result: Any = self.enter(*arrays) if self._readable else NotImplemented
+        while result == BUSY and ARENA.grow():
+            result = self.enter(*arrays)
+        return self._run(arrays) if result is NotImplemented or result == BUSY else result
 
     def _run(self, arrays: Sequence[Any]) -> int | None:
         """Run on one thread, with separate memory."""
-        arena, times = aligned(self._memory(1)), aligned(self.code.module.times)
+        arena, times = allocate_aligned(self._memory(1)), allocate_aligned(self.code.module.times)
         given = address_of(arena), address_of(self._interrupt), _address_of_times(times)
         return self._function(self._pointers(arrays), *given, 1) or None
 
     def _pointers(self, arrays: Sequence[Any]) -> Any:
         remaining = iter(arrays)
-        every = [
+        parameters = [
             self._constants[b.name] if b.name in self._constants else next(remaining)
             for b in (*self.program.inputs, *self.program.outputs)
         ]
-        return (ctypes.c_void_p * max(1, len(every)))(*map(address_of, every))
+        return (ctypes.c_void_p * max(1, len(parameters)))(*map(address_of, parameters))
 
-    def _slowly(self, inputs: Sequence[Any], out: Sequence[Any]) -> int | None:
+    def _run_on_copies(self, inputs: Sequence[Any], out: Sequence[Any]) -> int | None:
         """Run on copies of arrays that `enter` rejects."""
         if len(inputs) != len(self._given) or len(out) != len(self.program.outputs):
             raise errors.InvalidArgumentError(
@@ -321,7 +336,7 @@ class NativeProgram:
                 f"{len(self.program.outputs)} outputs, got {len(inputs)} and {len(out)}"
             )
         wanted = (*self._given, *self.program.outputs)
-        given = [np.asarray(each) for each in (*inputs, *out)]
+        given = [np.asarray(operand) for operand in (*inputs, *out)]
         for buffer, array in zip(wanted, given, strict=True):
             dtype, shape = buffer.array_type
             if (array.dtype, array.shape) != (dtype.numpy, shape):
@@ -333,14 +348,14 @@ class NativeProgram:
             if not (isinstance(array, np.ndarray) and array.flags.writeable):
                 raise errors.InvalidArgumentError("outputs must be writeable arrays")
         dense = [np.require(array, None, ["C", "A"]) for array in given]
-        found = self._enter_dense(dense)
+        result = self._enter_dense(dense)
         for array, filled in zip(out, dense[len(inputs) :], strict=True):
             if filled is not array:
                 array[...] = filled
-        return found
+        return result
 
     def _enter_slowly(self, *arrays: Any) -> Any:
-        return self._slowly(arrays[: len(self._given)], arrays[len(self._given) :])
+        return self._run_on_copies(arrays[: len(self._given)], arrays[len(self._given) :])
 
     def _entry(self, interrupt: Any = None, times: Any = None) -> Any:
         """Return the function that enters the program; it is in C if headers can be read.
@@ -353,7 +368,7 @@ class NativeProgram:
             return self._enter_slowly
         outputs = {b.name for b in self.program.outputs}
         rows = [
-            Row(
+            BufferRequirements(
                 b.array_type[0].numpy,
                 b.array_type[1],
                 b.name in outputs,
@@ -387,7 +402,7 @@ def _busy(*arrays: Any) -> int:
 
 @functools.cache
 def _readable_or_warn() -> bool:
-    if readable():
+    if are_headers_readable():
         return True
     warnings.warn(
         "this build of Python or NumPy has an unknown memory layout of arrays; compiled programs "
@@ -398,7 +413,7 @@ def _readable_or_warn() -> bool:
     return False
 
 
-_codes: weakref.WeakValueDictionary[str, Code] = weakref.WeakValueDictionary()
+_codes: weakref.WeakValueDictionary[str, MachineCode] = weakref.WeakValueDictionary()
 _lock: Final = threading.Lock()
 
 
@@ -412,86 +427,86 @@ def load(program: Program, options: Options | None = None) -> NativeProgram:
     return NativeProgram(program, _code_of(canonical(program), options or Options(), program.name))
 
 
-def _code_of(program: Program, options: Options, name: str, is_piece: bool = False) -> Code:
+def _code_of(program: Program, options: Options, name: str, is_piece: bool = False) -> MachineCode:
     """Return the code of a program in canonical form.
 
     Args:
       name: a readable part of the file's name in the cache.
       is_piece: True for a piece, which is not split again.
     """
-    written = _written(program, options)
+    written = _cache_text(program, options)
     key = hashlib.sha256(written.encode()).hexdigest()
     cut = not (is_piece or options.clocks)
-    code = shared_code(key, lambda: _compiled(program, options, written, key, name, cut))
+    code = shared_code(key, lambda: _compile(program, options, written, key, name, cut))
     assert code is not None
     return code
 
 
-def shared_code(key: str, make: Callable[[], Code | None]) -> Code | None:
+def shared_code(key: str, make: Callable[[], MachineCode | None]) -> MachineCode | None:
     """Return the loaded code with a key; if there is none, the result of `make`."""
     with _lock:
         code = _codes.get(key)
-    made = make() if code is None else None
-    if made is None:
+    artifact = make() if code is None else None
+    if artifact is None:
         return code
     with _lock:
-        return _codes.setdefault(key, made)
+        return _codes.setdefault(key, artifact)
 
 
-def _compiled(
+def _compile(
     program: Program, options: Options, written: str, key: str, name: str, cut: bool
-) -> Code:
+) -> MachineCode:
     started = time.perf_counter()
-    with paused_gc():
+    with pause_gc():
         pieces = pieces_of(program) if cut else []
-    nests: dict[Code, int] = {}
+    nests: dict[MachineCode, int] = {}
     if len(pieces) > 1:
         pieces, codes = _codes_of(pieces, options, name)
-        nests = {code: at for at, code in enumerate(dict.fromkeys(codes))}
+        nests = {code: index for index, code in enumerate(dict.fromkeys(codes))}
         called = [(each, nests[code]) for each, code in zip(pieces, codes, strict=True)]
         module = sequence_of(program, called, [code.module for code in nests], options)
     else:
-        with paused_gc():
+        with pause_gc():
             module = module_of(program, options)
-    code = _linked(module, list(nests), options, written, key, name)
+    code = _link(module, list(nests), options, written, key, name)
     code.seconds = time.perf_counter() - started
     return code
 
 
 def _codes_of(
     pieces: Sequence[Piece], options: Options, name: str
-) -> tuple[list[Piece], list[Code]]:
+) -> tuple[list[Piece], list[MachineCode]]:
     """Return the pieces of a program, with the code of each."""
     called: list[Piece] = []
-    codes: list[Code] = []
+    codes: list[MachineCode] = []
     for piece in pieces:
-        call = None if options.bounds_checks else call_of(piece)
+        call = None if options.bounds_checks else find_call(piece)
         if call is None:
             called.append(piece)
             codes.append(_code_of(piece.program, options, name, is_piece=True))
         else:
-            called.append(with_table(piece, call, options))
-            codes.append(_code_of_call(type(call), dtype_of(piece, call), options))
+            called.append(with_size_table(piece, call, options))
+            codes.append(_code_of_call(type(call), routine_dtype(piece, call), options))
     return called, codes
 
 
-def _code_of_call(routine: type[Routine], dtype: DType, options: Options) -> Code:
+def _code_of_call(routine: type[Routine], dtype: DType, options: Options) -> MachineCode:
     """Return the code that calls a routine with its sizes from a table."""
     written = f"call {routine.routine} of {dtype.name}\n{options!r}"
     key = hashlib.sha256(written.encode()).hexdigest()
 
-    def make() -> Code:
+    def make() -> MachineCode:
         module = module_of_call(routine, dtype, options)
-        return _linked(module, [], options, written, key, routine.routine)
+        return _link(module, [], options, written, key, routine.routine)
 
     code = shared_code(key, make)
     assert code is not None
     return code
 
 
-def _linked(
-    module: Module, nests: list[Code], options: Options, written: str, key: str, name: str
-) -> Code:
+def _link(
+    module: Module, nests: list[MachineCode], options: Options, written: str, key: str, name: str
+) -> MachineCode:
     """Return the linked code of a module: read it from the disk, or compile and store it."""
     target = target_of(options)
     new: list[bytes] = []
@@ -501,16 +516,16 @@ def _linked(
         new.append(object_code(module.text, target))
         return new[0]
 
-    def linked(image: bytes) -> Code:
-        file = cache.file_of(name, written, target)
-        return Code(module, image, target, key, file, nests)
+    def linked(image: bytes) -> MachineCode:
+        file = cache.object_file_name(name, written, target)
+        return MachineCode(module, image, target, key, file, nests)
 
-    code = cache.loaded_of(name, written, target, compiled, linked)
+    code = cache.load_object(name, written, target, compiled, linked)
     code.from_disk = not new and all(nest.from_disk for nest in nests)
     return code
 
 
-def _written(program: Program, options: Options) -> str:
+def _cache_text(program: Program, options: Options) -> str:
     """Return a text with everything that the code of a program depends on."""
     numbers = [
         f"{name}={value.tobytes().hex() if value.size == 1 else ''}"

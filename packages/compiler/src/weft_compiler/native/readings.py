@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from weft_compiler.codegen import runtime
 from weft_compiler.codegen.targets import host
-from weft_compiler.native.entry import function_of, readable
-from weft_compiler.native.linking import once
+from weft_compiler.native.entry import are_headers_readable, function_of
+from weft_compiler.native.linking import call_once
 from weft_compiler.native.runtime import library
 from weft_graph.ir.code_generators import ClockReader
 
@@ -48,13 +48,13 @@ class _Spec(ctypes.Structure):
 _NAME: Final = b"weft_compiler.Readings"  # the type refers to it
 
 
-@once
+@call_once
 def clock_reader() -> ClockReader | None:
     """Return functions that read the clock while a list is iterated over.
 
     Returns: None if this build of Python or this system does not support them.
     """
-    if sys.platform != "linux" or not (readable() and _are_lists_readable()):
+    if sys.platform != "linux" or not (are_headers_readable() and _are_lists_readable()):
         return None
     use_counter_if_reliable()
     readings = _type()
@@ -63,7 +63,7 @@ def clock_reader() -> ClockReader | None:
     return ClockReader(begin, fail)
 
 
-@once
+@call_once
 def use_counter_if_reliable() -> None:
     """Read the time-stamp counter if Linux takes it to be the same on all processors."""
     if not host().x86:

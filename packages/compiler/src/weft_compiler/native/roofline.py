@@ -35,11 +35,11 @@ def roofline() -> Roofline:
     return Roofline(_bandwidth(), _peak("float"), _peak("double"))
 
 
-def _least(run: Callable[[], Any]) -> float:
+def _fastest_seconds(run: Callable[[], Any]) -> float:
     """Return the time of the fastest call, in seconds."""
     least = float("inf")
-    begun = time.perf_counter()
-    while time.perf_counter() - begun < _SECONDS:
+    start_seconds = time.perf_counter()
+    while time.perf_counter() - start_seconds < _SECONDS:
         started = time.perf_counter()
         run()
         least = min(least, time.perf_counter() - started)
@@ -52,7 +52,7 @@ def _bandwidth() -> float:
     text = f"program triad(x: {shape}, y: {shape}) -> (z: {shape}):\n  vector i in {_FLOATS}:\n"
     triad = load(parse(f"{text}    z[i] = x[i] + 3.0 * y[i]\n"), Options(threads=False))
     x, y, z = (np.ones(_FLOATS, np.float32) for _ in range(3))
-    return float(3 * x.nbytes / _least(lambda: triad.enter(x, y, z)))
+    return float(3 * x.nbytes / _fastest_seconds(lambda: triad.enter(x, y, z)))
 
 
 def _peak(kind: str) -> float:
@@ -60,7 +60,7 @@ def _peak(kind: str) -> float:
     target = host()
     lanes = target.vector_bytes // (4 if kind == "float" else 8)
     text = _chains(kind, lanes, target)
-    library = cache.loaded_of(
+    library = cache.load_object(
         "peak",
         text,
         target,
@@ -69,7 +69,7 @@ def _peak(kind: str) -> float:
     )
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(library.address("weft.peak"))
     memory = np.full(lanes, 0.5, np.float32 if kind == "float" else np.float64)
-    seconds = _least(lambda: run(memory.ctypes.data, _TURNS))
+    seconds = _fastest_seconds(lambda: run(memory.ctypes.data, _TURNS))
     return 2.0 * lanes * _CHAINS * _TURNS / seconds
 
 

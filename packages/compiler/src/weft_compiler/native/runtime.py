@@ -13,13 +13,13 @@ from typing import Final
 
 from weft_compiler.codegen import runtime
 from weft_compiler.codegen.targets import host
-from weft_compiler.native.linking import Library, once
+from weft_compiler.native.linking import Library, call_once
 from weft_compiler.native.shared_objects import load_shared
 
 _PROCEDURE: Final = ctypes.CFUNCTYPE(None)
 
 
-@once
+@call_once
 def library() -> Library:
     """Return the machine code of the runtime, which stays loaded until the process ends."""
     text = runtime.text(host())

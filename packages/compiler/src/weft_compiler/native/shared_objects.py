@@ -35,7 +35,7 @@ _AMX: Final = ("avx512vnni", "avx512bf16", "avx512fp16", "amx-tile", "amx-int8",
 _LINUX: Final = "unknown-linux-gnu"
 
 
-class Level(NamedTuple):
+class InstructionSetLevel(NamedTuple):
     """An instruction set level to build objects for.
 
     Attributes:
@@ -49,9 +49,11 @@ class Level(NamedTuple):
     features: tuple[str, ...]
 
 
-def _x86(name: str, cpu: str, features: tuple[str, ...], more: tuple[str, ...] = ()) -> Level:
+def _x86(
+    name: str, cpu: str, features: tuple[str, ...], more: tuple[str, ...] = ()
+) -> InstructionSetLevel:
     listed = ",".join([f"+{each}" for each in more])
-    return Level(name, Target(f"x86_64-{_LINUX}", cpu, listed), (*features, *more))
+    return InstructionSetLevel(name, Target(f"x86_64-{_LINUX}", cpu, listed), (*features, *more))
 
 
 LEVELS: Final = (
@@ -62,7 +64,7 @@ LEVELS: Final = (
     _x86("v3vnni", "x86-64-v3", _V3, ("avxvnni",)),
     _x86("v3", "x86-64-v3", _V3),
     _x86("v2", "x86-64-v2", _V2),
-    Level("neon", Target(f"aarch64-{_LINUX}", "generic", "+neon"), ("neon",)),
+    InstructionSetLevel("neon", Target(f"aarch64-{_LINUX}", "generic", "+neon"), ("neon",)),
 )
 """The levels, from the one with the most instructions to the one with the fewest."""
 
@@ -82,10 +84,10 @@ def load_shared(name: str, text: str, target: Target, load: Callable[[bytes], Lo
                 continue
     digest = _digest(repr(binding.llvm_version_info), text, target)
     file = f"{cache.SHARED}/{digest}.{name[:40]}.o"
-    found = cache.read(file)
-    if found is not None:
+    result = cache.read(file)
+    if result is not None:
         try:
-            return load(found)
+            return load(result)
         except errors.InternalError:  # the file has other content
             cache.forget(file)
     image = object_code(text, target)
@@ -93,13 +95,13 @@ def load_shared(name: str, text: str, target: Target, load: Callable[[bytes], Lo
     return load(image)
 
 
-def can_run(level: Level, target: Target) -> bool:
+def can_run(level: InstructionSetLevel, target: Target) -> bool:
     """Return True if a processor supports all instructions of a level."""
     if level.target.triple != target.triple:
         return False
     listed = set(target.features.split(","))
     named = target.cpu == level.target.cpu and level.target.features in ("", target.features)
-    return named or all(f"+{each}" in listed for each in level.features)
+    return named or all(f"+{feature}" in listed for feature in level.features)
 
 
 def name_of(library: str, dtype: DType) -> str:
@@ -107,7 +109,7 @@ def name_of(library: str, dtype: DType) -> str:
     return f"{library}.{dtype.name}"
 
 
-def file_of(name: str, text: str, level: Level) -> str:
+def file_of(name: str, text: str, level: InstructionSetLevel) -> str:
     """Return the name of the file for a text in the wheel."""
     return f"{name}.{level.name}.{_digest('', text, level.target)[:24]}.o"
 

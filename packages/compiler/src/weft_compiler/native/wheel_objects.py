@@ -15,7 +15,7 @@ from weft_compiler.codegen.targets import host, object_code
 from weft_compiler.native.shared_objects import (
     FOLDER,
     LEVELS,
-    Level,
+    InstructionSetLevel,
     can_run,
     file_of,
     name_of,
@@ -23,7 +23,7 @@ from weft_compiler.native.shared_objects import (
 from weft_compiler.routines.registry import libraries
 
 
-def texts(level: Level) -> Iterator[tuple[str, str]]:
+def texts(level: InstructionSetLevel) -> Iterator[tuple[str, str]]:
     """Yield the names and texts of the objects for a level."""
     target = level.target
     for library in libraries():
@@ -32,7 +32,7 @@ def texts(level: Level) -> Iterator[tuple[str, str]]:
     yield "runtime", runtime.text(target)
 
 
-def build(folder: Path, levels: Sequence[Level]) -> int:
+def build(folder: Path, levels: Sequence[InstructionSetLevel]) -> int:
     """Compile the objects for some levels that a folder lacks, and remove all other files from it.
 
     If several levels have the same text, they share the object of the lowest one.
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> None:
     """Write the objects of all levels, or those for this machine, to the package."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--host", action="store_true", help="only the best level of this machine")
-    levels: Sequence[Level] = LEVELS
+    levels: Sequence[InstructionSetLevel] = LEVELS
     if parser.parse_args(arguments).host:
         levels = [level for level in LEVELS if can_run(level, host())][:1]
     total = build(FOLDER, levels)

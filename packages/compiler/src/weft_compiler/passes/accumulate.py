@@ -35,14 +35,14 @@ class _Accumulation(ScopedMutator):
     def rewrite_statements(self, body: Body) -> Body:
         buffers = self.buffers
         statements = list(map(self.rewrite_bodies, body))
-        allocated = {each.buffer.name for each in body if isinstance(each, Allocate)}
+        allocated = {statement.buffer.name for statement in body if isinstance(statement, Allocate)}
         users = _users(statements, buffers)
         removed: set[int] = set()
-        for position, each in enumerate(statements):
-            if not isinstance(each, Gemm):
+        for position, statement in enumerate(statements):
+            if not isinstance(statement, Gemm):
                 continue
-            product = each.c
-            if product.buffer not in allocated or each.accumulate:
+            product = statement.c
+            if product.buffer not in allocated or statement.accumulate:
                 continue
             touching = users[product.buffer]
             # Any further user would need the product itself.
@@ -53,12 +53,16 @@ class _Accumulation(ScopedMutator):
             # The matrix would change earlier than before, so no statement in between may use it.
             if not total or any(position <= user < adder for user in users[total]):
                 continue
-            statements[position] = replace(each, c=replace(product, buffer=total), accumulate=1)
-            self.context.applied(product.buffer, "accumulated in %s by the product", total)
+            statements[position] = replace(
+                statement, c=replace(product, buffer=total), accumulate=1
+            )
+            self.context.record_applied(product.buffer, "accumulated in %s by the product", total)
             removed.add(adder)
             users[total] = sorted({*users[total], position} - {adder})
             users[product.buffer] = []
-        return tuple([each for position, each in enumerate(statements) if position not in removed])
+        return tuple(
+            [statement for position, statement in enumerate(statements) if position not in removed]
+        )
 
 
 def _users(statements: Sequence[Statement], buffers: Buffers) -> dict[str, list[int]]:
@@ -89,13 +93,13 @@ def _accumulation_target(statement: Statement, product: str, buffers: Buffers) -
     whole = is_number(rows.extent, shape[0]) and is_number(columns.extent, shape[-1])
     if not isinstance(value, Apply) or value.primitive != "add" or not whole or len(shape) != 2:
         return ""
-    terms = [each for each in value.operands if isinstance(each, Load)]
-    places = [store.indices, *[each.indices for each in terms]]
-    same = all(_are_variables(each, rows.variable, columns.variable) for each in places)
-    added = sorted(each.buffer for each in terms) == sorted((total, product))
+    terms = [operand for operand in value.operands if isinstance(operand, Load)]
+    indices = [store.indices, *[operand.indices for operand in terms]]
+    same = all(_are_variables(operand, rows.variable, columns.variable) for operand in indices)
+    added = sorted(operand.buffer for operand in terms) == sorted((total, product))
     return total if same and added and buffers[total].shape == shape else ""
 
 
 def _are_variables(indices: Sequence[Expr], *names: str) -> bool:
-    used = [each.name for each in indices if isinstance(each, Variable)]
+    used = [index.name for index in indices if isinstance(index, Variable)]
     return len(used) == len(indices) and used == list(names)

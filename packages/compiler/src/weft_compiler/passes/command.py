@@ -23,7 +23,7 @@ def run_command(passes: Iterable[Pass], module: str, arguments: Sequence[str] | 
       arguments: the arguments of the command line; by default those of the process.
     Returns: the exit code: 0, or 1 if the program is invalid.
     """
-    known = {item.name: item for item in passes}
+    known_values = {item.name: item for item in passes}
     parser = argparse.ArgumentParser(
         prog=f"python -m {module}",
         description="Run passes of the compiler over a program in its textual form.",
@@ -40,17 +40,17 @@ def run_command(passes: Iterable[Pass], module: str, arguments: Sequence[str] | 
     )
     options = parser.parse_args(arguments)
     if options.list:
-        width = max(map(len, known))
-        lines = [f"{item.name:{width}}  {item.summary}\n" for item in known.values()]
+        width = max(map(len, known_values))
+        lines = [f"{item.name:{width}}  {item.summary}\n" for item in known_values.values()]
         sys.stdout.writelines(lines)
         return 0
-    unknown = sorted(set(options.passes) - known.keys())
+    unknown = sorted(set(options.passes) - known_values.keys())
     if unknown or not options.passes:
         actual = f"got {', '.join(unknown)}" if unknown else "got none"
         parser.error(f"expected passes, {actual}; --list shows them")
     try:
         text, remarks = transform(
-            [known[name] for name in options.passes], sys.stdin.read(), options.vector_bytes
+            [known_values[name] for name in options.passes], sys.stdin.read(), options.vector_bytes
         )
     except errors.OpError as error:
         sys.stderr.write(f"{parser.prog}: {error}\n")

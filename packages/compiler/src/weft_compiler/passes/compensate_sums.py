@@ -37,13 +37,13 @@ from weft_compiler.ir.expressions import (
     add,
     apply,
     index,
+    is_same,
     number,
-    same,
     walk as parts,
     where,
 )
 from weft_compiler.ir.loops import nest, num_iterations, strip_mine
-from weft_compiler.ir.mutator import StatementMutator, map_bodies, unless_same, with_body
+from weft_compiler.ir.mutator import StatementMutator, keep_if_unchanged, map_bodies, with_body
 from weft_compiler.ir.names import Names, declared_names, used_names, variable_names
 from weft_compiler.ir.program import (
     Allocate,
@@ -109,7 +109,7 @@ class _Sum:
             axis
             for axis, indices in enumerate(zip(*self.places, strict=True))
             if variable_names(indices) & inside
-            or not all(same(item, indices[0]) for item in indices)
+            or not all(is_same(item, indices[0]) for item in indices)
         )
 
     def sizes(self, axes: Sequence[int]) -> tuple[int, ...]:
@@ -161,7 +161,7 @@ class _Compensation(ScopedMutator):
             if any(isinstance(part, Allocate) for part in new) and len(new) > 1:
                 new = (For(self._name("once"), index(1), new),)
             statements += new
-        return unless_same(body, statements)
+        return keep_if_unchanged(body, statements)
 
     def rewrite_statement(self, statement: Statement) -> Body:
         """Return a statement; a loop is surrounded by the statements that compensate its sums."""
@@ -180,9 +180,9 @@ class _Compensation(ScopedMutator):
         totals = math.prod(of.sizes(of.axes(loop.body)))
         is_profitable = totals * _MIN_ADDITIONS <= MAX_ADDITIONS * _num_additions(loop, of) / depth
         if is_profitable:
-            self.context.applied(of.name, "summed in blocks over %s", loop.variable)
+            self.context.record_applied(of.name, "summed in blocks over %s", loop.variable)
         else:
-            self.context.missed(of.name, "a block would add too few terms to each total")
+            self.context.record_missed(of.name, "a block would add too few terms to each total")
         return is_profitable
 
     # ------------------------------------------------------------------------------ depths
@@ -351,8 +351,8 @@ class _PartialSum(StatementMutator):
         if not self._of.is_updated_by(statement):
             return super().rewrite_statement(statement)
         if isinstance(statement, Store):
-            place = tuple(statement.indices[axis] for axis in self._axes)
-            return replace(statement, buffer=self._part, indices=place)
+            position = tuple(statement.indices[axis] for axis in self._axes)
+            return replace(statement, buffer=self._part, indices=position)
         assert isinstance(statement, Assign)
         return replace(statement, name=self._part)
 

@@ -67,13 +67,13 @@ class _Contraction(ScopedMutator):
             first = statements[users[0]]
             if buffer.size == 1 and _is_stored_once(buffer, users, statements, effects):
                 assert isinstance(first, Store)
-                self.context.applied(buffer.name, "contracted to a scalar")
+                self.context.record_applied(buffer.name, "contracted to a scalar")
                 statements[users[0]] = Let(buffer.name, first.value)
                 names[buffer.name] = Variable(buffer.dtype, buffer.name)
             # Axes are counted from 1 here, so that the first one is not mistaken for none.
             elif axis := _axis_of(buffer, first, effects[users[0]]) if len(users) == 1 else None:
                 assert isinstance(first, For)
-                self.context.applied(
+                self.context.record_applied(
                     buffer.name,
                     "moved into the loop over %s, without axis %d",
                     first.variable,
@@ -119,12 +119,15 @@ def _is_called(buffer: str, statement: Statement) -> bool:
 
 def _axis_of(buffer: Buffer, loop: Statement, effects: Effects) -> int | None:
     """Return the dimension, counted from 1, whose index in a loop is always the loop variable."""
-    places = list(accesses(effects, buffer.name))
+    indices = list(accesses(effects, buffer.name))
     # A buffer allocated in a vector loop would have to exist once for each lane.
-    if not isinstance(loop, For) or loop.order is Order.VECTOR or None in places:
+    if not isinstance(loop, For) or loop.order is Order.VECTOR or None in indices:
         return None
     for axis in range(len(buffer.shape)):
-        if all(place is not None and _is_variable(place[axis], loop.variable) for place in places):
+        if all(
+            position is not None and _is_variable(position[axis], loop.variable)
+            for position in indices
+        ):
             return axis + 1
     return None
 

@@ -79,8 +79,12 @@ def interface_buffers(program: Program) -> Buffers:
 
 def with_allocations(buffers: Buffers, body: Iterable[Statement]) -> Buffers:
     """Add the buffers that a body allocates to others."""
-    own = [each.buffer for each in body if isinstance(each, Allocate)]
-    return {**buffers, **{each.name: each for each in own}} if own else buffers
+    own_buffers = [statement.buffer for statement in body if isinstance(statement, Allocate)]
+    return (
+        {**buffers, **{statement.name: statement for statement in own_buffers}}
+        if own_buffers
+        else buffers
+    )
 
 
 def effects_of(statements: Iterable[Statement], buffers: Buffers) -> Effects:
@@ -110,9 +114,9 @@ def _effects_of_one(statement: Statement, buffers: Buffers) -> tuple[Effects, bo
     """Return the effects of a statement, and whether they depend on the shapes of buffers."""
     if isinstance(statement, Call):
         return _effects_of_call(statement, buffers), True
-    known: Effects | None = getattr(statement, "_effects", None)
-    if known is not None:
-        return known, False
+    known_value: Effects | None = getattr(statement, "_effects", None)
+    if known_value is not None:
+        return known_value, False
     effects, depends = Effects(), False
     _add_one(statement, effects, buffers)
     for body in bodies(statement):
@@ -127,9 +131,9 @@ def _effects_of_one(statement: Statement, buffers: Buffers) -> tuple[Effects, bo
 def _effects_of_call(call: Call, buffers: Buffers) -> Effects:
     """Return the effects of a call, cached for the shapes of its buffers."""
     shapes = [buffers[view.buffer].shape for view in call.views]
-    known: tuple[list[Shape], Effects] | None = getattr(call, "_effects", None)
-    if known is not None and known[0] == shapes:
-        return known[1]
+    known_values: tuple[list[Shape], Effects] | None = getattr(call, "_effects", None)
+    if known_values is not None and known_values[0] == shapes:
+        return known_values[1]
     effects = Effects()
     _add_one(call, effects, buffers)
     object.__setattr__(call, "_effects", (shapes, effects))

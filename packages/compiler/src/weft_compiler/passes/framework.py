@@ -59,11 +59,11 @@ class Context:
         self.vector_bytes = vector_bytes
         self.remarks: list[Remark] = []
 
-    def applied(self, subject: str, message: str, *arguments: object) -> None:
+    def record_applied(self, subject: str, message: str, *arguments: object) -> None:
         """Record a rewrite; the message is formatted when it is shown."""
         self.remarks.append(Remark(self._pass_name, subject, True, message, arguments))
 
-    def missed(self, subject: str, reason: str, *arguments: object) -> None:
+    def record_missed(self, subject: str, reason: str, *arguments: object) -> None:
         """Record that something was not rewritten, and why."""
         self.remarks.append(Remark(self._pass_name, subject, False, reason, arguments))
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from weft_compiler.ir.expressions import INDEX, Expr, Variable, same, substitute
+from weft_compiler.ir.expressions import INDEX, Expr, Variable, is_same, substitute
 from weft_compiler.ir.mutator import substitute_body, with_body
 from weft_compiler.ir.program import Allocate, Body, Call, For, Program, Statement, walk
 from weft_compiler.ir.ranges import affine
@@ -82,13 +82,13 @@ class _Fusion(ScopedMutator):
                 )
                 if partner.position is None:
                     if partner.obstacle:
-                        context.missed(loop.variable, partner.obstacle)
+                        context.record_missed(loop.variable, partner.obstacle)
                     break
                 first, needed = partner.position, partner.needed
-                context.applied(
+                context.record_applied(
                     loop.variable, "merged into the loop over %s", _variable(fused[first])
                 )
-                joined = _fused(fused[first], loop)
+                joined = _fuse(fused[first], loop)
                 remaining = [
                     k for k in range(first + 1, len(fused)) if k != position and k not in needed
                 ]
@@ -160,7 +160,7 @@ _FAR: Final = "a routine between the loops evicts what the second would find in 
 
 def _obstacle(first: For, before: Effects, second: For, after: Effects) -> str:
     """Return why two loops cannot be merged, or ""."""
-    if first.order is not second.order or not same(first.extent, second.extent):
+    if first.order is not second.order or not is_same(first.extent, second.extent):
         return "the loops have different ranges"
     if (before.defines - {first.variable}) & after.uses:
         return "the second loop needs a result of the first one that is complete only at its end"
@@ -198,7 +198,7 @@ def _is_private(buffer: str, i: str, before: Effects, j: str, after: Effects) ->
     # One dimension that all accesses index alike by the loop variable suffices: different
     # iterations differ in it.
     return any(
-        _is_affine_in(indices[0], i) and all(same(index, indices[0]) for index in indices[1:])
+        _is_affine_in(indices[0], i) and all(is_same(index, indices[0]) for index in indices[1:])
         for indices in zip(*places, strict=True)
     )
 
@@ -214,7 +214,7 @@ def _variable(loop: Statement) -> str:
     return loop.variable
 
 
-def _fused(first: Statement, second: For) -> For:
+def _fuse(first: Statement, second: For) -> For:
     assert isinstance(first, For)
     variable = Variable(INDEX, first.variable)
     renamed = substitute_body(second.body, {second.variable: variable})

@@ -28,7 +28,7 @@ def hoist_checks(program: Program, context: Context) -> Program:
             while position and not _depends_on(effects, hoisted[position - 1][1]):
                 position -= 1
             if position < end:
-                context.applied(
+                context.record_applied(
                     _message(statement), "moved earlier by %d statements", end - position
                 )
         hoisted.insert(position, (statement, effects))

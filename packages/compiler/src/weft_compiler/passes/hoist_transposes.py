@@ -77,7 +77,7 @@ class _TransposeHoister(ScopedMutator):
                 name = self._names.new(f"{b.buffer}_transposed")
                 buffer = Buffer(name, b.dtype, (call.k, call.n))
                 before.extend(self._emit_transpose(b, buffer))
-                self.context.applied(b.buffer, "transposed before the loop")
+                self.context.record_applied(b.buffer, "transposed before the loop")
                 transposed[str(b)] = Load(b.dtype, name, (index(0), index(0)))
             return replace(call, b=transposed[str(b)], b_row=call.n, b_column=1)
 
@@ -113,6 +113,6 @@ def _is_transposed(call: Product, buffers: Buffers) -> bool:
     return (
         shape[-2:] == (call.n, call.k)
         and (call.b_row, call.b_column) == (1, call.k)
-        and all(is_number(at, 0) for at in call.b.indices[-2:])
-        and all(isinstance(at, Constant) for at in call.b.indices[:-2])
+        and all(is_number(index, 0) for index in call.b.indices[-2:])
+        and all(isinstance(index, Constant) for index in call.b.indices[:-2])
     )

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
-from weft_compiler.ir.expressions import Constant, Expr, same
+from weft_compiler.ir.expressions import Constant, Expr, is_same
 from weft_compiler.ir.mutator import with_body
 from weft_compiler.ir.names import used_names
 from weft_compiler.ir.program import (
@@ -71,10 +71,10 @@ class _Parallelization(ScopedMutator):
             if not obstacle and _is_short(statement, self.buffers):
                 obstacle = "it is short, and a loop inside of it is shared better"
             if not obstacle:
-                self.context.applied(statement.variable, "its iterations are for threads")
+                self.context.record_applied(statement.variable, "its iterations are for threads")
                 body = vectorization.rewrite_body(statement.body)
                 return replace(statement, body=body, order=Order.PARALLEL)
-            self.context.missed(statement.variable, obstacle)
+            self.context.record_missed(statement.variable, obstacle)
         elif isinstance(statement, For):
             return vectorization.rewrite_statement(statement)
         return self.rewrite_bodies(statement)
@@ -112,7 +112,9 @@ class _Vectorization(ScopedMutator):
 
 
 def _is_flat(body: Body) -> bool:
-    return not any(isinstance(each, For | While | Allocate | Call | Check) for each in walk(body))
+    return not any(
+        isinstance(statement, For | While | Allocate | Call | Check) for statement in walk(body)
+    )
 
 
 def can_reorder(
@@ -145,9 +147,13 @@ def reorder_obstacle(
         return "an iteration may end the program"
     if not _has_private_scalars(loop.body, combines):
         return "its iterations change an outer variable"
-    own = {each.buffer.name for each in walk(loop.body) if isinstance(each, Allocate)}
+    own_buffers = {
+        statement.buffer.name for statement in walk(loop.body) if isinstance(statement, Allocate)
+    }
     for buffer in effects.writes:
-        if not (buffer in own or buffer in atomic or has_disjoint_stores(loop, buffer, effects)):
+        if not (
+            buffer in own_buffers or buffer in atomic or has_disjoint_stores(loop, buffer, effects)
+        ):
             return f"iterations may access the same elements of {buffer}"
     return ""
 
@@ -166,7 +172,7 @@ def _are_disjoint(touched: Sequence[tuple[Expr, ...] | None], variable: str) -> 
     places = [place for place in touched if place is not None]
     return len(places) == len(touched) and any(
         _is_injective(indices[0], variable)
-        and all(same(index, indices[0]) for index in indices[1:])
+        and all(is_same(index, indices[0]) for index in indices[1:])
         for indices in zip(*places, strict=True)
     )
 

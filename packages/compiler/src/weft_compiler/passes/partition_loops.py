@@ -53,7 +53,7 @@ class _Partition(StatementMutator):
 
     def rewrite_statement(self, statement: Statement) -> Statement | Body:
         if isinstance(statement, For) and (cuts := _split_points(statement)):
-            self._context.applied(statement.variable, "split at %s", cuts[1:-1])
+            self._context.record_applied(statement.variable, "split at %s", cuts[1:-1])
             return _partition(statement, cuts, self._names)
         return super().rewrite_statement(statement)
 
@@ -98,8 +98,8 @@ def _partition(loop: For, cuts: list[int], names: Names) -> Body:
     parts_of_loop: list[Statement] = []
     for low, high in itertools.pairwise(cuts):
         variable = names.new(loop.variable)
-        place = plus(Variable(INDEX, variable), low)
-        body = substitute_body(loop.body, {loop.variable: place})
+        position = plus(Variable(INDEX, variable), low)
+        body = substitute_body(loop.body, {loop.variable: position})
         part = replace(loop, variable=variable, extent=index(high - low), body=body)
         parts_of_loop += [_drop_unused(item) for item in simplify_body((part,), {})]
     return tuple(parts_of_loop)

@@ -74,7 +74,7 @@ def rematerialize(
         if chain := flat.producers(name):
             chains[name] = chain
         else:
-            context.missed(name, "its producers need too much work, or have other effects")
+            context.record_missed(name, "its producers need too much work, or have other effects")
     if not chains:
         return program
     shrunk = shrink(program)
@@ -91,10 +91,12 @@ def rematerialize(
         }
         if not whole:
             for name, counterparts in recomputation.twins.items():
-                context.applied(name, "computed again as %s", ", ".join(counterparts))
+                context.record_applied(name, "computed again as %s", ", ".join(counterparts))
             return recomputation.program
         for name in sorted(whole):
-            context.missed(name, "it would still be in memory as a whole, or its operands change")
+            context.record_missed(
+                name, "it would still be in memory as a whole, or its operands change"
+            )
         remaining = {position: names - whole for position, names in late_uses.items()}
         late_uses = {position: names for position, names in remaining.items() if names}
     return program

@@ -29,7 +29,7 @@ def select_routines(program: Program, context: Context) -> Program:
     return with_body(program, selection.rewrite_body(program.body))
 
 
-def without_blas(body: Body) -> Body:
+def replace_blas(body: Body) -> Body:
     """Replace products by BLAS, which is not available, by generated code."""
     return _GeneratedProducts().rewrite_body(body)
 
@@ -48,7 +48,7 @@ class _Selection(StatementMutator):
         if isinstance(statement, Conv | ConvFilter):
             reason = winograd_filter_reason(statement, statement.x.dtype.size)
             reason = reason or "its tiles are few or partly empty, or they are not packed"
-            self._context.missed(statement.y.buffer, "winograd: %s", reason)
+            self._context.record_missed(statement.y.buffer, "winograd: %s", reason)
             return statement
         return super().rewrite_statement(statement)
 
@@ -56,12 +56,12 @@ class _Selection(StatementMutator):
         vector_bytes, target = self._context.vector_bytes, product.c.buffer
         size = product.a.dtype.size
         for routine, reason in lowering_reasons(product, product.b.buffer in self._constants):
-            self._context.missed(target, "%s: %s", routine, reason)
+            self._context.record_missed(target, "%s: %s", routine, reason)
         reason = generated_reason(product, size, vector_bytes, self._l2_bytes)
         if reason:
-            self._context.missed(target, "matmul: %s", reason)
+            self._context.record_missed(target, "matmul: %s", reason)
             return product
-        self._context.applied(target, "computed by generated code")
+        self._context.record_applied(target, "computed by generated code")
         return product.convert(Matmul)
 
 

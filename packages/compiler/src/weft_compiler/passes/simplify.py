@@ -24,7 +24,9 @@ def simplify(program: Program, context: Context) -> Program:
     simplifier = _Simplifier({})
     body = simplifier.rewrite_body(program.body)
     if simplifier.num_removed:
-        context.applied(program.name, "removed %d loops and branches", simplifier.num_removed)
+        context.record_applied(
+            program.name, "removed %d loops and branches", simplifier.num_removed
+        )
     return with_body(program, body)
 
 
@@ -70,10 +72,10 @@ class _Simplifier(Mutator):
         return self.rewrite_bodies(statement)
 
     def rewrite_expression(self, expression: Expr) -> Expr:
-        return _simplified(super().rewrite_expression(expression), self._ranges)
+        return _simplify_expression(super().rewrite_expression(expression), self._ranges)
 
 
-def _simplified(expression: Expr, ranges: Mapping[str, Range]) -> Expr:
+def _simplify_expression(expression: Expr, ranges: Mapping[str, Range]) -> Expr:
     """Return an expression with simplified operands, simplified itself."""
     if not isinstance(expression, Apply):
         return expression
@@ -110,11 +112,11 @@ def _comparison(expression: Apply, ranges: Mapping[str, Range]) -> Expr:
 def _index(expression: Apply, ranges: Mapping[str, Range]) -> Expr:
     match expression:
         case Apply(primitive="clamp", operands=(x, Constant(value=low), Constant(value=high))):
-            return x if Range(int(low), int(high)).holds(range_of(x, ranges)) else expression
+            return x if Range(int(low), int(high)).contains(range_of(x, ranges)) else expression
         case Apply(
             primitive="floor_div" | "floor_mod" as primitive, operands=(x, Constant(value=divisor))
         ) if divisor > 0:
-            return _divided(primitive, x, int(divisor), ranges) or expression
+            return _simplify_division(primitive, x, int(divisor), ranges) or expression
         case Apply(primitive="add" | "sub", operands=(x, y)) if _is_zero(y):
             return x
         case Apply(primitive="add", operands=(x, y)) if _is_zero(x):
@@ -131,17 +133,19 @@ def _is_zero(x: Expr) -> bool:
     return isinstance(x, Constant) and x.value == 0
 
 
-def _divided(primitive: str, x: Expr, divisor: int, ranges: Mapping[str, Range]) -> Expr | None:
+def _simplify_division(
+    primitive: str, x: Expr, divisor: int, ranges: Mapping[str, Range]
+) -> Expr | None:
     """Divide a sum whose terms, other than multiples of the divisor, stay below the divisor."""
     terms = affine(x)
     if terms is None:
-        if not Range(0, divisor - 1).holds(range_of(x, ranges)):
+        if not Range(0, divisor - 1).contains(range_of(x, ranges)):
             return None
         return x if primitive == "floor_mod" else index(0)
     whole = {name: factor // divisor for name, factor in terms.items() if factor % divisor == 0}
     remaining = {name: factor for name, factor in terms.items() if factor % divisor}
     remainder = _sum(remaining)
-    if not Range(0, divisor - 1).holds(range_of(remainder, ranges)):
+    if not Range(0, divisor - 1).contains(range_of(remainder, ranges)):
         return None
     return remainder if primitive == "floor_mod" else _sum(whole)
 

@@ -36,7 +36,7 @@ def sink_temporaries(program: Program, context: Context) -> Program:
         )
         if position < len(later):
             moved = len(later) - position
-            context.applied(", ".join(effects.writes), "moved later by %d statements", moved)
+            context.record_applied(", ".join(effects.writes), "moved later by %d statements", moved)
         later.insert(position, (statement, effects))
     return with_body(program, tuple([statement for statement, _ in reversed(later)]))
 

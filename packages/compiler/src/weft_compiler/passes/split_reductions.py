@@ -104,15 +104,19 @@ class _Splitter(ScopedMutator):
             combined = self._reduced_values(statement, buffers)
             blocks = _num_blocks(statement)
             if combined is None:
-                self.context.missed(statement.variable, "its iterations do not only combine values")
+                self.context.record_missed(
+                    statement.variable, "its iterations do not only combine values"
+                )
             elif not blocks:
-                self.context.missed(statement.variable, "no number of blocks divides its range")
+                self.context.record_missed(
+                    statement.variable, "no number of blocks divides its range"
+                )
             else:
                 size = sum(buffers[name].size for name in combined if name in buffers)
                 if size * blocks * _MIN_WORK_PER_ELEMENT <= estimate_work(statement):
-                    self.context.applied(statement.variable, "split into %d blocks", blocks)
+                    self.context.record_applied(statement.variable, "split into %d blocks", blocks)
                     return self._split(statement, combined, blocks, buffers)
-                self.context.missed(statement.variable, "its partial results are too large")
+                self.context.record_missed(statement.variable, "its partial results are too large")
         return self.rewrite_bodies(statement)
 
     def _reduced_values(self, loop: For, buffers: Buffers) -> dict[str, tuple[str, DType]] | None:

@@ -74,18 +74,20 @@ class _Staging(ScopedMutator):
         subject = next(iter(loads.values())).buffer
         sizes = [_block_size(loop) for loop in (statement, columns)]
         if None in sizes:
-            self.context.missed(subject, "no block size from 16 to 64 divides the trip count")
+            self.context.record_missed(
+                subject, "no block size from 16 to 64 divides the trip count"
+            )
             return statement
         if not can_reorder(statement, self.buffers, combines=False) or not can_reorder(
             columns, self.buffers, combines=False
         ):
-            self.context.missed(subject, "the iterations depend on each other")
+            self.context.record_missed(subject, "the iterations depend on each other")
             return statement
         rows_size, columns_size = [size for size in sizes if size is not None]
-        self.context.applied(subject, "staged in blocks of %d × %d", columns_size, rows_size)
-        return self._staged(statement, columns, loads, rows_size, columns_size)
+        self.context.record_applied(subject, "staged in blocks of %d × %d", columns_size, rows_size)
+        return self._stage(statement, columns, loads, rows_size, columns_size)
 
-    def _staged(
+    def _stage(
         self, rows: For, columns: For, loads: dict[str, Load], rows_size: int, columns_size: int
     ) -> Statement:
         """Return the loop over blocks of two nested loops."""
@@ -98,14 +100,14 @@ class _Staging(ScopedMutator):
         for text, load in loads.items():
             block = Buffer(new(f"{load.buffer}_block"), load.dtype, (columns_size, rows_size))
             row, column = new("row"), new("column")
-            places = {
+            indices = {
                 columns.variable: plus(first_column, Variable(INDEX, row)),
                 rows.variable: plus(first_row, Variable(INDEX, column)),
             }
             store = Store(block.name, (Variable(INDEX, row), Variable(INDEX, column)), load)
             line = For(column, index(rows_size), (store,), Order.VECTOR)
             loop = For(row, index(columns_size), (line,))
-            copies += [Allocate(block), *substitute_body((loop,), places)]
+            copies += [Allocate(block), *substitute_body((loop,), indices)]
             inside = (Variable(INDEX, columns.variable), Variable(INDEX, rows.variable))
             staged[text] = Load(load.dtype, block.name, inside)
         body = _LoadReplacement(
@@ -131,14 +133,14 @@ class _LoadReplacement(Mutator):
       places: positions of the current iteration, by variable.
     """
 
-    def __init__(self, staged: dict[str, Load], places: dict[str, Expr]) -> None:
-        self._staged = staged
-        self._places = places
+    def __init__(self, staged: dict[str, Load], indices: dict[str, Expr]) -> None:
+        self._stage = staged
+        self._places = indices
 
     def rewrite_expression(self, expression: Expr) -> Expr:
         """Return an expression that reads the block."""
         if isinstance(expression, Load):
-            staged = self._staged.get(str(expression))
+            staged = self._stage.get(str(expression))
             if staged is not None:
                 return staged
         if isinstance(expression, Variable):

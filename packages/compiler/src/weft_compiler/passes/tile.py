@@ -127,7 +127,7 @@ class _Tiling(ScopedMutator):
             group, between, rows = _group_before_next(steps[position:], users, allocated)
             if rows:
                 names = ", ".join([item.name for item in between])
-                self.context.applied(
+                self.context.record_applied(
                     names, "%d statements run in tiles of %d rows", len(group), rows
                 )
                 tiled += _emit_tiles(group, between, rows, buffers)
@@ -136,7 +136,7 @@ class _Tiling(ScopedMutator):
             else:
                 if between:
                     names = ", ".join([item.name for item in between])
-                    self.context.missed(
+                    self.context.record_missed(
                         names, "no tile fits a cache without reading operands too often"
                     )
                 tiled.append(self.rewrite_bodies(statements[position]))
@@ -313,8 +313,8 @@ def _axis_of(name: str, variable: str, effects: Effects, rank: int) -> int | Non
     touched = list(accesses(effects, name))
     for axis in range(rank):
         if all(
-            place is not None and isinstance(place[axis], Variable) and place[axis].name == variable  # type: ignore[attr-defined]
-            for place in touched
+            index is not None and isinstance(index[axis], Variable) and index[axis].name == variable  # type: ignore[attr-defined]
+            for index in touched
         ):
             return axis
     return None

@@ -15,7 +15,7 @@ import numpy as np
 
 from weft_compiler.codegen import bf16_gemm
 from weft_compiler.codegen.parallel_split import LINES, split_product, split_windows
-from weft_compiler.codegen.routine import Cut, Library, Routine
+from weft_compiler.codegen.routine import Library, ParallelSplit, Routine
 from weft_compiler.codegen.targets import Target
 from weft_compiler.ir.expressions import Expr
 from weft_compiler.ir.program import Input, Output, Views
@@ -113,7 +113,7 @@ class MatmulPairs(Routine):
         right = _unpack_pairs(b, self.n, self.k)
         matrix(c, self.m, self.n, self.c_row, 1)[...] = left @ right
 
-    def split(self) -> Cut:
+    def split(self) -> ParallelSplit:
         return split_product(self.m, self.n, self.a_row, self.c_row, -(-self.k // PAIR) * PAIR)
 
     def workspace_bytes(self, dtype: DType, target: Target) -> int:
@@ -151,7 +151,7 @@ class ConvPairs(WindowRoutine):
         windows = im2col(x.astype(np.float32), self, row)
         y[: self.num_results].reshape(-1, self.depth)[...] = windows @ filters
 
-    def split(self) -> Cut:
+    def split(self) -> ParallelSplit:
         return split_windows(self, result=2)
 
     def workspace_bytes(self, dtype: DType, target: Target) -> int:
@@ -188,8 +188,8 @@ class ConvFilterPairs(WindowRoutine):
     def reference(self, x: Any, g: Any, y: Any) -> None:
         convolve_by_filter(self, x.astype(np.float32), g.astype(np.float32), y, self.accumulate)
 
-    def split(self) -> Cut:
-        return Cut("", self.num_places, LINES * 2, {})
+    def split(self) -> ParallelSplit:
+        return ParallelSplit("", self.num_places, LINES * 2, {})
 
     def workspace_bytes(self, dtype: DType, target: Target) -> int:
         return bf16_gemm.filter_workspace(target, self)

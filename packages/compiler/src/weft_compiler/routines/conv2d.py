@@ -14,7 +14,7 @@ import numpy as np
 
 from weft_compiler.codegen import conv
 from weft_compiler.codegen.parallel_split import LINES, split_windows
-from weft_compiler.codegen.routine import FLOATS, Cut, Library, Routine
+from weft_compiler.codegen.routine import FLOATS, Library, ParallelSplit, Routine
 from weft_compiler.codegen.targets import Target
 from weft_compiler.ir.expressions import Expr
 from weft_compiler.ir.program import Input, Output, Views
@@ -54,9 +54,9 @@ def im2col(x: Any, windows: Windows, row: int, outside: int = 0) -> Any:
     y = (row + np.arange(windows.rows))[:, None] * windows.stride_y + taps_y
     x_ = np.arange(windows.width)[:, None] * windows.stride_x + taps_x
     y, x_ = y[:, None, :, None], x_[None, :, None, :]
-    inside = (y >= 0) & (y < windows.height) & (x_ >= 0) & (x_ < windows.breadth)
+    is_inside = (y >= 0) & (y < windows.height) & (x_ >= 0) & (x_ < windows.breadth)
     near = images[:, np.clip(y, 0, windows.height - 1), np.clip(x_, 0, windows.breadth - 1)]
-    values = np.where(inside[..., None], near, outside)
+    values = np.where(is_inside[..., None], near, outside)
     return values.reshape(windows.num_windows, windows.window_size).astype(x.dtype)
 
 
@@ -114,7 +114,7 @@ class Conv(WindowRoutine):
     def reference(self, x: Any, w: Any, y: Any, row: int) -> None:
         convolve(self, x, w, y, row, bool(self.packed))
 
-    def split(self) -> Cut:
+    def split(self) -> ParallelSplit:
         return split_windows(self, result=2)
 
     def workspace_bytes(self, dtype: DType, target: Target) -> int:
@@ -153,8 +153,8 @@ class ConvFilter(WindowRoutine):
     def reference(self, x: Any, g: Any, y: Any) -> None:
         convolve_by_filter(self, x, g, y, self.accumulate)
 
-    def split(self) -> Cut:
-        return Cut("", self.num_places, LINES * 2, {})
+    def split(self) -> ParallelSplit:
+        return ParallelSplit("", self.num_places, LINES * 2, {})
 
     def workspace_bytes(self, dtype: DType, target: Target) -> int:
         return conv.filter_workspace(dtype, target, self)

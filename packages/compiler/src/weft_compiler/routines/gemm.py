@@ -13,7 +13,14 @@ from typing import Any, ClassVar, Final
 
 from weft_compiler.codegen import blas, matmul, small_gemm
 from weft_compiler.codegen.parallel_split import split_product
-from weft_compiler.codegen.routine import FLOATS, CallWriter, Cut, Library, Operands, Routine
+from weft_compiler.codegen.routine import (
+    FLOATS,
+    CallWriter,
+    Library,
+    Operands,
+    ParallelSplit,
+    Routine,
+)
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.writer import Loops
 from weft_compiler.ir.program import Input, Output, Views
@@ -111,7 +118,7 @@ class Gemm(Product):
                 return f"{dense}, and apart from each other"
         return Product.error(self, views)
 
-    def split(self) -> Cut:
+    def split(self) -> ParallelSplit:
         chunks = 0 if self.work <= _UNPACKED else 1
         return split_product(self.m, self.n, self.a_row, self.c_row, self.b_column, chunks=chunks)
 
@@ -125,7 +132,7 @@ class Gemm(Product):
         return self.m > 1 and self.n > 1  # otherwise BLAS uses other functions
 
     def table(self) -> Mapping[str, int]:
-        return dict(zip(blas.STORED, blas.stored(dict(self.parameters)), strict=True))
+        return dict(zip(blas.STORED, blas.blas_arguments(dict(self.parameters)), strict=True))
 
     @classmethod
     def table_names(cls) -> tuple[str, ...]:
@@ -138,7 +145,7 @@ class Gemm(Product):
         dtype: DType,
         views: Sequence[str],
         arguments: Sequence[str],
-        places: tuple[str, str],
+        indices: tuple[str, str],
         workspace: Callable[[], str],
     ) -> None:
         a, b, c = views
@@ -159,7 +166,7 @@ class Matmul(Product):
     def symbolic_sizes(self) -> frozenset[str]:
         return frozenset({"m", "n"}) if 1 in (self.m, self.n) else ALL_SIZES
 
-    def split(self) -> Cut:
+    def split(self) -> ParallelSplit:
         return split_product(self.m, self.n, self.a_row, self.c_row, self.b_column)
 
     def workspace_bytes(self, dtype: DType, target: Target) -> int:
@@ -233,7 +240,7 @@ class MatmulPacked(Routine):
         product = left @ right.reshape(self.k, panels * columns)[:, : self.n]
         result[...] = product + (result if self.accumulate else 0)
 
-    def split(self) -> Cut:
+    def split(self) -> ParallelSplit:
         return split_product(self.m, self.n, self.a_row, self.c_row, self.k)
 
     def workspace_bytes(self, dtype: DType, target: Target) -> int:

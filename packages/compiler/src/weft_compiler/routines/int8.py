@@ -15,7 +15,7 @@ import numpy as np
 
 from weft_compiler.codegen import int8_gemm
 from weft_compiler.codegen.parallel_split import split_product, split_windows
-from weft_compiler.codegen.routine import Cut, Library, Routine
+from weft_compiler.codegen.routine import Library, ParallelSplit, Routine
 from weft_compiler.codegen.targets import Target
 from weft_compiler.ir.expressions import Expr
 from weft_compiler.ir.program import Input, Output, Views
@@ -111,7 +111,7 @@ class MatmulBytes(Routine):
         right = _unpack_bytes(b, sums, self.n, self.k)
         matrix(c, self.m, self.n, self.c_row, 1)[...] = left @ right
 
-    def split(self) -> Cut:
+    def split(self) -> ParallelSplit:
         column = -(-self.k // FOUR) * FOUR
         return split_product(self.m, self.n, self.a_row, self.c_row, column, result=3)
 
@@ -161,7 +161,7 @@ class ConvBytes(WindowRoutine):
         windows = im2col(x, self, row, self.outside).astype(np.int32)
         y[: self.num_results].reshape(-1, self.depth)[...] = windows @ filters
 
-    def split(self) -> Cut:
+    def split(self) -> ParallelSplit:
         return split_windows(self, result=3)
 
     def workspace_bytes(self, dtype: DType, target: Target) -> int:

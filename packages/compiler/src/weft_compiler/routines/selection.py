@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from weft_compiler.blas import addresses
-from weft_compiler.layouts import LINE, PANEL, POINTS, Windows, panel_columns, tile_of
+from weft_compiler.layouts import LINE, PANEL, POINTS, Windows, panel_columns, tile_size
 from weft_compiler.routines.bfloat16 import ConvFilterPairs, ConvPairs, MatmulPairs
 from weft_compiler.routines.conv2d import Conv, ConvFilter
 from weft_compiler.routines.gemm import Gemm, Matmul, MatmulPacked, Product, SmallMatmul
@@ -181,9 +181,9 @@ def small_reason(shape: ProductShape) -> str:
     costs = BATCH_COSTS
     if shape.num_products < costs.min_products:
         return f"its batch has fewer than {costs.min_products} products"
-    most = costs.max_work_transposed if shape.transpose_b else costs.max_work
-    if shape.m * shape.n * shape.k > most:
-        return f"it has more than {most} multiplications"
+    maximum = costs.max_work_transposed if shape.transpose_b else costs.max_work
+    if shape.m * shape.n * shape.k > maximum:
+        return f"it has more than {maximum} multiplications"
     return "" if shape.n >= costs.min_columns else f"it has fewer than {costs.min_columns} columns"
 
 
@@ -246,8 +246,8 @@ def generated_reason(product: Product, size: int, vector_bytes: int, l2_bytes: i
         )
     if m == 1:
         return "its second operand is transposed and it has only one row" if transposed_b else ""
-    most = next((most for rows, most in costs.max_operand_bytes if m <= rows), l2_bytes)
-    if n * k * size <= most:
+    maximum = next((maximum for rows, maximum in costs.max_operand_bytes if m <= rows), l2_bytes)
+    if n * k * size <= maximum:
         return ""
     return f"its second operand is too large to be read for {m} rows"
 
@@ -343,7 +343,7 @@ def winograd_filter_reason(windows: Windows, size: int) -> str:
 
 def num_tiles(rows: int, width: int, taps: int) -> int:
     """Return the number of Winograd tiles of an image."""
-    return -(-rows // tile_of(taps)) * -(-width // tile_of(taps))
+    return -(-rows // tile_size(taps)) * -(-width // tile_size(taps))
 
 
 def prefers_col2im(num_multiplied: int, num_useful: int, channels: int, dtype: DType) -> bool:

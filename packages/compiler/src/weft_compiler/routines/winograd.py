@@ -11,12 +11,12 @@ import numpy as np
 
 from weft_compiler.codegen import conv
 from weft_compiler.codegen.parallel_split import split_windows
-from weft_compiler.codegen.routine import FLOATS, Cut, Library, Routine
+from weft_compiler.codegen.routine import FLOATS, Library, ParallelSplit, Routine
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.winograd_gradient import CHANNELS
 from weft_compiler.ir.expressions import Expr
 from weft_compiler.ir.program import Input, Output, Views
-from weft_compiler.layouts import LINE, PANEL_BYTES, POINTS, TAPS, Windows, tile_of
+from weft_compiler.layouts import LINE, PANEL_BYTES, POINTS, TAPS, Windows, tile_size
 from weft_compiler.routines.conv2d import (
     CONV_LIBRARY,
     WindowRoutine,
@@ -112,8 +112,8 @@ class Winograd(WindowRoutine):
         """Compute the convolution directly; `u` is not used, because it is `filter_points` of w."""
         convolve(self, x, w, y, row, is_packed=True)
 
-    def split(self) -> Cut:
-        return split_windows(self, result=3, unit=tile_of(self.taps_y))
+    def split(self) -> ParallelSplit:
+        return split_windows(self, result=3, unit=tile_size(self.taps_y))
 
     def workspace_bytes(self, dtype: DType, target: Target) -> int:
         return conv.winograd_workspace(dtype, target, self)
@@ -155,8 +155,8 @@ class WinogradGradient(WindowRoutine):
         y[: transposed.size] = transposed.reshape(self.depth, -1).T.reshape(-1)
         m[: gradient_memory(self, m.itemsize)] = 0
 
-    def split(self) -> Cut:
-        return Cut("", self.num_places, CHANNELS, {}, chunks=1)
+    def split(self) -> ParallelSplit:
+        return ParallelSplit("", self.num_places, CHANNELS, {}, chunks=1)
 
     def workspace_bytes(self, dtype: DType, target: Target) -> int:
         return conv.gradient_workspace(dtype, target, self)

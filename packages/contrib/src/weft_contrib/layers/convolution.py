@@ -130,21 +130,21 @@ def convolution(
         )
 
 
-def _of_rank(conv_dims: int, name: str) -> Any:
+def _fix_rank(conv_dims: int, name: str) -> Any:
     @functools.wraps(convolution)
-    def fixed(inputs: Any, num_outputs: int, kernel_size: Any, *args: Any, **kwargs: Any) -> Any:
+    def convolve(inputs: Any, num_outputs: int, kernel_size: Any, *args: Any, **kwargs: Any) -> Any:
         return convolution.__wrapped__(  # type: ignore[attr-defined]  # `wraps` keeps it
             inputs, num_outputs, kernel_size, *args, **{**kwargs, "conv_dims": conv_dims}
         )
 
-    vars(fixed).pop("_key_op", None)
-    fixed.__name__ = fixed.__qualname__ = name
-    return add_arg_scope(fixed)
+    vars(convolve).pop("_key_op", None)
+    convolve.__name__ = convolve.__qualname__ = name
+    return add_arg_scope(convolve)
 
 
-conv1d = convolution1d = _of_rank(1, "convolution1d")
-conv2d = convolution2d = _of_rank(2, "convolution2d")
-conv3d = convolution3d = _of_rank(3, "convolution3d")
+conv1d = convolution1d = _fix_rank(1, "convolution1d")
+conv2d = convolution2d = _fix_rank(2, "convolution2d")
+conv3d = convolution3d = _fix_rank(3, "convolution3d")
 
 
 def _transpose(layer_class: Any, spatial: int, default: str, name: str) -> Any:

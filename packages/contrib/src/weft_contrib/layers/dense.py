@@ -317,8 +317,8 @@ def embed_sequence(
         if not unique:
             return embedding.embedding_lookup(table, ids)
         ids = convert_to_tensor(ids)
-        unique_ids, places = search.unique(shapes.reshape(ids, [-1]))
-        rows = gather.gather(embedding.embedding_lookup(table, unique_ids), places)
+        unique_ids, positions = search.unique(shapes.reshape(ids, [-1]))
+        rows = gather.gather(embedding.embedding_lookup(table, unique_ids), positions)
         depth = convert_to_tensor(table).shape[1].value
         result = shapes.reshape(rows, [*_sizes(ids), depth])
         result.set_shape(ids.shape.concatenate(depth))

@@ -93,7 +93,7 @@ def batch_norm(
             epsilon,
             center,
             scale,
-            **_of_parameters(param_initializers or {}, param_regularizers or {}),
+            **_parameter_arguments(param_initializers or {}, param_regularizers or {}),
             renorm=renorm,
             renorm_clipping=renorm_clipping,
             renorm_momentum=renorm_decay,
@@ -121,7 +121,7 @@ def _refuse(**arguments: Any) -> None:
         raise errors.UnimplementedError(f"batch_norm does not support {' and '.join(unsupported)}")
 
 
-def _of_parameters(
+def _parameter_arguments(
     initializers: Mapping[str, Any], regularizers: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return arguments of a layer from initializers and regularizers by parameter name."""

@@ -147,7 +147,7 @@ def _optimizer(optimizer: Any, rate: Any) -> Optimizer:
     return instance
 
 
-def _on_values(gradient: Any, function: Callable[[Any], Any]) -> Any:
+def _apply_to_values(gradient: Any, function: Callable[[Any], Any]) -> Any:
     if isinstance(gradient, IndexedSlices):
         values = function(gradient.values)
         return IndexedSlices(values, gradient.indices, gradient.dense_shape)
@@ -158,7 +158,7 @@ def _with_noise(pairs: Any, scale: float) -> list[Any]:
     def noisy(values: Any) -> Any:
         return values + scale * random.truncated_normal(shapes.shape(values), dtype=values.dtype)
 
-    return [(g if g is None else _on_values(g, noisy), v) for g, v in pairs]
+    return [(g if g is None else _apply_to_values(g, noisy), v) for g, v in pairs]
 
 
 def _multiply(pairs: Any, factors: Mapping[Any, Any]) -> list[Any]:
@@ -166,7 +166,7 @@ def _multiply(pairs: Any, factors: Mapping[Any, Any]) -> list[Any]:
     for gradient, variable in pairs:
         factor = factors.get(variable, factors.get(getattr(variable, "name", None)))
         if gradient is not None and factor is not None:
-            gradient = _on_values(gradient, partial(operator.mul, factor))
+            gradient = _apply_to_values(gradient, partial(operator.mul, factor))
         result.append((gradient, variable))
     return result
 

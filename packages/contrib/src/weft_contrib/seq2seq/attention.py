@@ -57,7 +57,7 @@ def tile_batch(t: Any, multiplier: int, name: str | None = None) -> Any:
       array([1, 1, 2, 2], dtype=int32)
     """
 
-    def tiled(value: Any) -> Any:
+    def tile_value(value: Any) -> Any:
         if isinstance(value, TensorArray):
             return value
         x = convert_to_tensor(value)
@@ -73,7 +73,7 @@ def tile_batch(t: Any, multiplier: int, name: str | None = None) -> Any:
         result.set_shape([None if size is None else size * multiplier, *x.shape[1:]])
         return result
 
-    return nest.map_structure(tiled, t)
+    return nest.map_structure(tile_value, t)
 
 
 def hardmax(logits: Any, name: str | None = None) -> Any:
@@ -141,7 +141,7 @@ class AttentionMechanism:
         return self.initial_alignments(batch_size, dtype)
 
 
-class _Scored(AttentionMechanism):
+class _ScoredAttention(AttentionMechanism):
     """Base class of additive and multiplicative attention.
 
     Args:
@@ -182,7 +182,7 @@ class _Scored(AttentionMechanism):
         return self._probability(score)
 
 
-class LuongAttention(_Scored):
+class LuongAttention(_ScoredAttention):
     """Multiplicative attention: the score is the dot product of query and key.
 
     Args:
@@ -231,7 +231,7 @@ class LuongAttention(_Scored):
         return shares, shares
 
 
-class BahdanauAttention(_Scored):
+class BahdanauAttention(_ScoredAttention):
     """Additive attention: the score is v · tanh(key + query).
 
     Args:
@@ -304,7 +304,7 @@ class AttentionWrapperState(NamedTuple):
           **kwargs: parts by name.
         """
 
-        def shaped(old: Any, new: Any) -> Any:
+        def with_shape(old: Any, new: Any) -> Any:
             if isinstance(old, TensorArray) or not hasattr(new, "set_shape"):
                 return new
             new = identity.identity(new) if new.shape.ndims is None else new
@@ -312,7 +312,9 @@ class AttentionWrapperState(NamedTuple):
                 new.set_shape(old.shape)
             return new
 
-        cloned: AttentionWrapperState = nest.map_structure(shaped, self, self._replace(**kwargs))
+        cloned: AttentionWrapperState = nest.map_structure(
+            with_shape, self, self._replace(**kwargs)
+        )
         return cloned
 
 

@@ -225,11 +225,11 @@ class BeamSearchDecoder(Decoder):
         lengths = shapes.expand_dims(state.lengths, 2) + increments
         flat_size = [self.batch_size, -1]
         scores = shapes.reshape(total / self._length_penalty(lengths, total.dtype), flat_size)
-        best, places = search.top_k(scores, self._width)
+        best, indices = search.top_k(scores, self._width)
         best.set_shape([None, self._width])
-        places.set_shape([None, self._width])
-        words, beams = places % symbols, places // symbols
-        probs = gather.gather(shapes.reshape(total, flat_size), places, batch_dims=1)
+        indices.set_shape([None, self._width])
+        words, beams = indices % symbols, indices // symbols
+        probs = gather.gather(shapes.reshape(total, flat_size), indices, batch_dims=1)
         before = gather.gather(state.finished, beams, batch_dims=1)
         finished = comparison.logical_or(before, comparison.equal(words, self._end))
         new_lengths = gather.gather(state.lengths, beams, batch_dims=1) + casting.cast(
@@ -238,7 +238,7 @@ class BeamSearchDecoder(Decoder):
         for value in (words, beams, probs, finished, new_lengths):
             value.set_shape([None, self._width])
         following = BeamSearchDecoderState(
-            nest.map_structure(lambda s: self._of_beams(s, beams), cell_state),
+            nest.map_structure(lambda s: self._merge_beams(s, beams), cell_state),
             probs,
             finished,
             new_lengths,
@@ -252,7 +252,7 @@ class BeamSearchDecoder(Decoder):
         return ((5.0 + casting.cast(lengths, dtype)) / 6.0) ** self._penalty
 
     @staticmethod
-    def _of_beams(value: Any, beams: Any) -> Any:
+    def _merge_beams(value: Any, beams: Any) -> Any:
         if isinstance(value, TensorArray) or value.shape.ndims in (0, 1):  # as a count of steps
             return value
         result = gather.gather(value, beams, batch_dims=1)

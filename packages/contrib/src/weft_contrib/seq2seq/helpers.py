@@ -156,9 +156,9 @@ class TrainingHelper(Helper):
     def initialize(self, name: str | None = None) -> tuple[Any, Any]:
         """Return the initial inputs; zeros for empty sequences."""
         finished = comparison.equal(self._lengths, 0)
-        return finished, self._inputs_at(0, reduction.reduce_all(finished))
+        return finished, self._read_inputs(0, reduction.reduce_all(finished))
 
-    def _inputs_at(self, time: Any, over: Any) -> Any:
+    def _read_inputs(self, time: Any, over: Any) -> Any:
         return cond(
             over,
             lambda: self._zeros,
@@ -174,7 +174,7 @@ class TrainingHelper(Helper):
     ) -> tuple[Any, Any, Any]:
         """Return the inputs of the next step."""
         finished = casting.cast(time + 1, self._lengths.dtype) >= self._lengths
-        return finished, self._inputs_at(time + 1, reduction.reduce_all(finished)), state
+        return finished, self._read_inputs(time + 1, reduction.reduce_all(finished)), state
 
 
 def _unstack(value: Any) -> TensorArray:

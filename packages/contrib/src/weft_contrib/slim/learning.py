@@ -48,7 +48,7 @@ def clip_gradient_norms(gradients_to_variables: Any, max_norm: float) -> list[An
       max_norm: the maximum norm.
     """
     return [
-        (_on_values(g, lambda v: clip_by_norm(v, max_norm)), var)
+        (_apply_to_values(g, lambda v: clip_by_norm(v, max_norm)), var)
         for g, var in gradients_to_variables
     ]
 
@@ -66,12 +66,12 @@ def multiply_gradients(grads_and_vars: Any, gradient_multipliers: Mapping[Any, A
         if factor is not None:
             if gradient is None:
                 raise errors.InvalidArgumentError("Requested multiple of `None` gradient.")
-            gradient = _on_values(gradient, partial(operator.mul, factor))
+            gradient = _apply_to_values(gradient, partial(operator.mul, factor))
         result.append((gradient, variable))
     return result
 
 
-def _on_values(gradient: Any, function: Callable[[Any], Any]) -> Any:
+def _apply_to_values(gradient: Any, function: Callable[[Any], Any]) -> Any:
     if gradient is None:
         return None
     if isinstance(gradient, IndexedSlices):

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from weft_distrib.cluster.connections import dialled
+from weft_distrib.cluster.connections import dial_peer
 from weft_distrib.master.master import Master
 from weft_distrib.master.sessions import StartedStep
 from weft_distrib.protocol import messages, service
@@ -165,7 +165,7 @@ class RemoteLink:
             ) from error
         check_version(messages.VERSION, status.version)
         host, peer = address_of(address).host, f"{status.task} at {address}"
-        self._channel: Channel = dialled(host, peer, status, opening)
+        self._channel: Channel = dial_peer(host, peer, status, opening)
 
     def create_session(self, request: messages.OpenSession, limit: float) -> messages.Session:
         """See `MasterLink`."""

@@ -11,7 +11,7 @@ from weft_tensor import errors
 Ask = Callable[[messages.Advance, Sequence[Any], float | None], Sequence[Any]]
 
 
-class FedLater:
+class PartialExchange:
     """Values to feed in the next call of a step, and values fetched from it, by name."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class RemotePartialStep:
         self, session: int, step: int, ask: Ask, tell: Callable[[messages.Advance], None]
     ) -> None:
         self._session, self._step, self._ask, self._deliver = session, step, ask, tell
-        self.rendezvous = FedLater()
+        self.rendezvous = PartialExchange()
         self.ended = False
 
     def advance(self, expected: Collection[str], to_the_end: bool, timeout: float | None) -> None:

@@ -24,7 +24,7 @@ from weft_distrib.client.tensor_handles import RemoteTensors
 from weft_distrib.master.master import START_SECONDS
 from weft_distrib.protocol import messages
 from weft_distrib.security.credentials import credentials_of_query
-from weft_distrib.server import server_at
+from weft_distrib.server import find_server
 from weft_distrib.wire.address import address_of
 from weft_distrib.wire.methods import RunStep
 from weft_distrib.wire.reply import Reply
@@ -39,7 +39,7 @@ from weft_exec.resources.resources import ResourceManager
 from weft_exec.session.partial import PartialPlan, PartialRun
 from weft_exec.session.target import Backend, register_target
 from weft_graph import proto
-from weft_graph.ir.interrupts import uninterrupted
+from weft_graph.ir.interrupts import defer_interrupts
 from weft_graph.ir.node import Node, Output
 from weft_graph.serialize import graph_pieces, segment_ends
 from weft_tensor import errors
@@ -138,12 +138,12 @@ class ClusterBackend(Backend):
             functions = frozenset(graph.functions)
             pieces = graph_pieces(graph, self._extended, cut, self._functions)
             request = messages.SessionRequest(self._session, self._milliseconds())
-            with self._calling(), self._confirmed():
+            with self._convert_call_errors(), self._handle_unconfirmed():
                 self._link.extend(request, Pieces(pieces))
             self._extended, self._functions = cut, functions
 
     @contextmanager
-    def _confirmed(self) -> Iterator[None]:
+    def _handle_unconfirmed(self) -> Iterator[None]:
         """Handle an extension that the master neither confirmed nor rejected in time."""
         self._is_extending = True
         try:
@@ -168,12 +168,12 @@ class ClusterBackend(Backend):
     ) -> Executable:
         """See the base class."""
         request = self._signature(feeds, outputs, targets, size)
-        with self._calling():
+        with self._convert_call_errors():
             return Planned(self._link.plan(request).signature, len(feeds))
 
     def begin_partial(self, signature: PartialSignature) -> PartialRun:
         """See the base class; updates wait for fetches that must precede them."""
-        with self._calling():
+        with self._convert_call_errors():
             if not hasattr(signature, "plan"):
                 outputs, targets = signature.outputs, signature.targets
                 planned = self._link.plan(
@@ -199,14 +199,14 @@ class ClusterBackend(Backend):
 
     def _end_partial(self, request: messages.Advance) -> None:
         # It has ended, or the session, or the master is gone, or this is a fork.
-        with suppress(errors.OpError), self._calling():
+        with suppress(errors.OpError), self._convert_call_errors():
             self._link.advance(request, (), Reply())
 
     def _advance(
         self, request: messages.Advance, values: Sequence[Any], timeout: float | None
     ) -> Sequence[Any]:
         reply = Reply()
-        with self._calling():
+        with self._convert_call_errors():
             self._link.advance(request, values, reply)
             if not reply.wait(timeout):
                 raise errors.DeadlineExceededError(f"the partial run took more than {timeout:g} s")
@@ -220,7 +220,7 @@ class ClusterBackend(Backend):
         from weft_exec.session.explain import StepReport
 
         request = self._signature(feeds, outputs, targets, size)
-        with self._calling():
+        with self._convert_call_errors():
             return StepReport.from_arrays(self._link.explain(request))
 
     def _signature(
@@ -270,15 +270,15 @@ class ClusterBackend(Backend):
         traced = trace is not None and trace.is_kept
         request = RunStep(self._session, executable.number, milliseconds, traced)
         reply = Reply()
-        with self._calling():
+        with self._convert_call_errors():
             self._carry_out(request, slots, reply, left)
             values, meta = reply.result()
         if trace is not None and traced:
             trace.other.append(proto.StepStats.FromString(meta))
-        return [_fetched(value) for value in values]
+        return [_to_python_value(value) for value in values]
 
     @contextmanager
-    def _calling(self) -> Iterator[None]:
+    def _convert_call_errors(self) -> Iterator[None]:
         """Convert errors of a call to CancelledError if the session was closed during the call.
 
         Raises: FailedPreconditionError: this process was forked from the process of the session.
@@ -302,7 +302,7 @@ class ClusterBackend(Backend):
         """Run a step and wait for `reply`."""
         started = mine = None
         try:
-            with uninterrupted():  # else the step could not be cancelled
+            with defer_interrupts():  # else the step could not be cancelled
                 started = self._link.run(request, slots, reply)
                 mine = started.mine
             if mine is not None:
@@ -313,7 +313,7 @@ class ClusterBackend(Backend):
                 reply.wait()
         except BaseException:  # because Ctrl-C must end the step as well
             if started is not None:
-                with uninterrupted():
+                with defer_interrupts():
                     started.cancel(errors.CancelledError("the step was interrupted"))
                     if mine is not None:
                         mine()  # it ends at once, and the step, which would wait for it
@@ -345,7 +345,7 @@ class ClusterBackend(Backend):
         self._link.close()
 
 
-def _fetched(value: Any) -> Any:
+def _to_python_value(value: Any) -> Any:
     """Convert a value to the form that programs get: a rank-0 string becomes bytes."""
     return value[()] if isinstance(value, np.ndarray) and not value.ndim else value
 
@@ -384,7 +384,7 @@ def link_to(target: str, seconds: float = CONNECT_SECONDS, config: Any = None) -
       seconds: time limit for connecting.
       config: a ConfigProto with credentials.
     """
-    server = server_at(target.partition("?")[0])
+    server = find_server(target.partition("?")[0])
     if server is not None:
         return LocalLink(server.master)
     address, _, query = target.removeprefix(f"{SCHEME}://").partition("?")

@@ -47,7 +47,7 @@ class RemoteTensors:
         session, key = self._open_session(), (_keeper(handle), dtype)
         with self._lock:
             if key not in self._getters:
-                with _adding_to(session.graph):
+                with _add_nodes_to(session.graph):
                     self._getters[key] = get_session_tensor(handle, dtype)
             holder, value = self._getters[key]
         return session.run(value, {holder: handle})
@@ -62,7 +62,7 @@ class RemoteTensors:
         session, key = self._open_session(), _keeper(handle)
         with self._lock:
             if key not in self._deleters:
-                with _adding_to(session.graph):
+                with _add_nodes_to(session.graph):
                     self._deleters[key] = delete_session_tensor(handle)
             holder, deleter = self._deleters[key]
         session.run(deleter, {holder: handle})
@@ -90,7 +90,7 @@ def _keeper(handle: str) -> str:
 
 
 @contextmanager
-def _adding_to(graph: Graph) -> Iterator[None]:
+def _add_nodes_to(graph: Graph) -> Iterator[None]:
     """Add nodes to a graph, independently of the program's current scopes."""
     with (
         graph.as_default(),

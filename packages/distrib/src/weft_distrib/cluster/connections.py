@@ -171,7 +171,7 @@ class _Task:
         if self._status is None:
             return "unreachable"
         return probe(
-            watched_heart(self._host, self._name, self._status, self._opening, _ignore), seconds
+            watch_peer(self._host, self._name, self._status, self._opening, _ignore), seconds
         )
 
     def _check(self, status: messages.Status) -> None:
@@ -192,7 +192,7 @@ class _Task:
             if channel is not None and channel.lost is None:
                 return channel
             status = self.ask(time.monotonic() + CONNECT_SECONDS)
-            self.channel = dialled(self._host, self._name, status, self._opening)
+            self.channel = dial_peer(self._host, self._name, status, self._opening)
             return self.channel
 
     def close(self) -> None:
@@ -201,7 +201,7 @@ class _Task:
             self.channel.close()
 
 
-def dialled(host: str, peer: str, status: messages.Status, opening: ConnectionOptions) -> Channel:
+def dial_peer(host: str, peer: str, status: messages.Status, opening: ConnectionOptions) -> Channel:
     """Open a value connection to a task whose status is known; it ends if the task is lost.
 
     Args:
@@ -215,7 +215,7 @@ def dialled(host: str, peer: str, status: messages.Status, opening: ConnectionOp
     if channel.traffic.transport == INPROC:
         return channel  # this process cannot be lost to itself
     try:
-        watched = watched_heart(host, peer, status, opening, channel.close)
+        watched = watch_peer(host, peer, status, opening, channel.close)
     except errors.OpError:
         channel.close()
         raise
@@ -223,7 +223,7 @@ def dialled(host: str, peer: str, status: messages.Status, opening: ConnectionOp
     return channel
 
 
-def watched_heart(
+def watch_peer(
     host: str,
     peer: str,
     status: messages.Status,

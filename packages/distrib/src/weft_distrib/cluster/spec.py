@@ -48,7 +48,7 @@ class ClusterSpec:
                     raise errors.InvalidTypeError(
                         f"task indices of job {job!r} must be integers of at least 0, got {task!r}"
                     )
-                self._jobs[job][task] = _checked(address, f"/job:{job}/task:{task}")
+                self._jobs[job][task] = _check_address(address, f"/job:{job}/task:{task}")
         self._check_duplicates()
 
     def _check_duplicates(self) -> None:
@@ -161,7 +161,7 @@ def _tasks_of(job: str, tasks: Any) -> Iterable[tuple[Any, Any]]:
     )
 
 
-def _checked(address: Any, task: str) -> str:
+def _check_address(address: Any, task: str) -> str:
     if isinstance(address, bytes):
         address = address.decode(errors="replace")
     if not isinstance(address, str):

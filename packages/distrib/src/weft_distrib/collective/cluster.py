@@ -23,7 +23,7 @@ from weft_graph.ir.device_spec import DeviceParts, DeviceSpec
 from weft_tensor import errors
 
 _KEYS: Final = 2**64
-_KEPT_SECONDS = 60.0
+_RETENTION_SECONDS = 60.0
 """Seconds for which the data and the error of a member that has left remain available to others."""
 
 _POLL_SECONDS = 0.005
@@ -44,7 +44,7 @@ def leader_of(cluster: ClusterSpec, requested: str = "") -> DeviceParts:
     return DeviceParts(job, 0, min(cluster.task_indices(job)))
 
 
-class _Left(NamedTuple):
+class _DepartedMember(NamedTuple):
     """A member that has left, whose sent data is available until some time."""
 
     rendezvous: Rendezvous
@@ -66,7 +66,7 @@ class ClusterTransport:
         self._worker, self._peers, self._leading = worker, peers, leader
         self.leader = Leader()
         self._lock = threading.Lock()
-        self._left: dict[int, _Left] = {}
+        self._left: dict[int, _DepartedMember] = {}
 
     def join(
         self, key: int, size: int, member: Member, seconds: float, wait: Reply
@@ -78,7 +78,7 @@ class ClusterTransport:
         request = messages.Join(key % _KEYS, size, member.device, member.number, milliseconds)
         channel = self._peers.connect(self._leading)
         number = channel.call(methods.JOIN, encode(request), (), _Answer(wait))
-        return lambda: _ignored(channel.cancel(number))
+        return lambda: _ignore_result(channel.cancel(number))
 
     def begin(self, number: int) -> Rendezvous:
         """See `Transport`."""
@@ -90,7 +90,9 @@ class ClusterTransport:
         rendezvous = self._worker.find_rendezvous(StepKey(number, 0))
         rendezvous.finish(error)
         with self._lock:
-            self._left[number] = _Left(rendezvous, error, drained, time.monotonic() + _KEPT_SECONDS)
+            self._left[number] = _DepartedMember(
+                rendezvous, error, drained, time.monotonic() + _RETENTION_SECONDS
+            )
         self._drop_old()
 
     def _drop_old(self) -> None:
@@ -120,7 +122,7 @@ class ClusterTransport:
             time.sleep(_POLL_SECONDS)
 
 
-def _ignored(value: object) -> None:
+def _ignore_result(value: object) -> None:
     """Ignore the result of a call."""
 
 

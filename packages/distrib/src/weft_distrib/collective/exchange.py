@@ -20,7 +20,7 @@ from weft_tensor import errors
 
 Array = np.ndarray[Any, Any]
 
-_AHEAD: Final = 16
+_MAX_REQUESTS_AHEAD: Final = 16
 """Number of pieces that are requested before the first of them is needed."""
 
 
@@ -49,7 +49,7 @@ class Operation(NamedTuple):
     timeout: float = 0.0
 
 
-class Place(Protocol):
+class MemberTransport(Protocol):
     """The position of a member in its group.
 
     Attributes:
@@ -84,35 +84,37 @@ class Exchange:
       operation: the computation.
     """
 
-    def __init__(self, place: Place, operation: Operation, run: str) -> None:
-        self._place, self._run = place, run
+    def __init__(self, transport: MemberTransport, operation: Operation, run: str) -> None:
+        self._transport, self._run = transport, run
         self.operation = operation
         limit = operation.timeout
         self._deadline = time.monotonic() + limit if limit else None
 
     def send(self, peer: int, name: str, value: Array) -> None:
         """Send a value to a member; the value must not change until it has been received."""
-        place = self._place
-        place.own.send(self.key(place.rank, peer, name), value)
+        transport = self._transport
+        transport.own.send(self.key(transport.rank, peer, name), value)
 
     def key(self, sender: int, receiver: int, name: str) -> str:
         """Return the rendezvous key of a value that one member sends to another in this run."""
-        members = self._place.members
+        members = self._transport.members
         return f"{members[sender].device};{members[receiver].device};{self._run}:{name}"
 
     def ask(self, peer: int, name: str) -> Reply:
         """Request a value from a member; `take` waits for it."""
-        return self._place.ask(peer, self.key(peer, self._place.rank, name))
+        return self._transport.ask(peer, self.key(peer, self._transport.rank, name))
 
     def take(self, wait: Reply, peer: int) -> Array:
         """Wait for a requested value and return it.
 
         Raises: DeadlineExceededError: the value did not arrive in time.
         """
-        array: Array = self.within(wait, f"{self._place.members[peer].device} did not reach")
+        array: Array = self.wait_within(
+            wait, f"{self._transport.members[peer].device} did not reach"
+        )
         return array
 
-    def within(self, wait: Reply, late: str) -> Any:
+    def wait_within(self, wait: Reply, late: str) -> Any:
         """Return the result of `wait`, within the time limit of the operation.
 
         Raises: DeadlineExceededError: the result did not arrive; `late` is the beginning of the
@@ -123,12 +125,12 @@ class Exchange:
         try:
             if not wait.wait(left):
                 raise errors.DeadlineExceededError(
-                    f"{late} instance {operation.instance} of group {self._place.key} within "
+                    f"{late} instance {operation.instance} of group {self._transport.key} within "
                     f"{operation.timeout:g} s"
                 )
             return wait.result()[0]
         finally:
-            self._place.forget(wait)
+            self._transport.forget(wait)
 
     def receive(self, peer: int, name: str) -> Array:
         """Wait for a value of a member and return it."""
@@ -138,8 +140,8 @@ class Exchange:
 
     def carry_out(self, actions: Schedule, flat: Array) -> None:
         """Run a schedule on a buffer of rank 1."""
-        merge, size = MERGES[self.operation.merge], len(self._place.members)
-        for action, replies in self._asked_ahead(actions):
+        merge, size = MERGES[self.operation.merge], len(self._transport.members)
+        for action, replies in self._request_ahead(actions):
             kind, peer, start, stop, phase = action
             mine = flat[start:stop]
             if kind == schedule.SEND:
@@ -153,13 +155,13 @@ class Exchange:
                 self._fold(merge, mine, replies)
             else:
                 (wait,) = replies
-                actual = self._checked(self.take(wait, peer), mine, peer)
+                actual = self._check_values(self.take(wait, peer), mine, peer)
                 if kind == schedule.MERGE:
                     merge(mine, actual, out=mine)
                 else:
                     mine[...] = actual
 
-    def _asked_ahead(self, actions: Schedule) -> Iterator[tuple[Action, list[Reply]]]:
+    def _request_ahead(self, actions: Schedule) -> Iterator[tuple[Action, list[Reply]]]:
         """Yield the actions, requesting the pieces that they receive ahead of time."""
         ahead: deque[tuple[Action, list[Reply]]] = deque()
         requested = 0
@@ -169,7 +171,7 @@ class Exchange:
             ]
             ahead.append((action, replies))
             requested += bool(replies)
-            while requested > _AHEAD:
+            while requested > _MAX_REQUESTS_AHEAD:
                 first = ahead.popleft()
                 requested -= bool(first[1])
                 yield first
@@ -178,42 +180,43 @@ class Exchange:
     def _senders_of(self, action: Action) -> Iterable[int]:
         """Return the members from which an action receives."""
         if action.kind == schedule.FOLD:
-            return [i for i in range(len(self._place.members)) if i != self._place.rank]
+            return [i for i in range(len(self._transport.members)) if i != self._transport.rank]
         return [action.peer] if action.kind in (schedule.MERGE, schedule.STORE) else []
 
     def _fold(self, merge: Callable[..., Any], array: Array, replies: list[Reply]) -> None:
-        rank, others = self._place.rank, iter(replies)
+        rank, others = self._transport.rank, iter(replies)
         total: Array | None = None
-        for peer in range(len(self._place.members)):
+        for peer in range(len(self._transport.members)):
             if peer == rank:
                 value = array
             else:
-                value = self._checked(self.take(next(others), peer), array, peer)
+                value = self._check_values(self.take(next(others), peer), array, peer)
             if total is None:
                 total = value.copy()
             else:
                 merge(total, value, out=total)
         array[...] = total
 
-    def _checked(self, actual: Any, array: Array, peer: int) -> Array:
+    def _check_values(self, actual: Any, array: Array, peer: int) -> Array:
         values: Array = np.asarray(actual)
         if values.shape != array.shape or values.dtype != array.dtype:
-            place, instance = self._place, self.operation.instance
+            transport, instance = self._transport, self.operation.instance
             raise errors.InvalidArgumentError(
-                f"instance {instance} of group {place.key} must have one type and shape in all "
-                f"members: {place.members[peer].device} gave {values.size} of {values.dtype} "
-                f"where {place.members[place.rank].device} has {array.size} of {array.dtype}"
+                f"instance {instance} of group {transport.key} must have one type and shape in all "
+                f"members: {transport.members[peer].device} gave {values.size} of {values.dtype} "
+                f"where {transport.members[transport.rank].device} has "
+                f"{array.size} of {array.dtype}"
             )
         return values
 
 
-def packed(message: dict[str, Any]) -> Array:
-    """Encode a message between members as a value, which `unpacked` decodes."""
+def pack_message(message: dict[str, Any]) -> Array:
+    """Encode a message between members as a value, which `unpack_message` decodes."""
     return np.frombuffer(json.dumps(message).encode(), np.uint8)
 
 
-def unpacked(data: Any) -> dict[str, Any]:
-    """Decode a message that `packed` has encoded.
+def unpack_message(data: Any) -> dict[str, Any]:
+    """Decode a message that `pack_message` has encoded.
 
     Raises: DataLossError: the data is not such a message.
     """

@@ -31,7 +31,7 @@ GroupAnswers = list[tuple[Answer, Outcome]]
 
 
 @dataclass
-class _Forming:
+class _FormingGroup:
     size: int
     members: dict[str, Member] = field(default_factory=dict)
     answers: dict[int, Answer] = field(default_factory=dict)
@@ -45,11 +45,11 @@ class Groups:
     """
 
     def __init__(self) -> None:
-        self._forming: dict[int, _Forming] = {}
+        self._forming: dict[int, _FormingGroup] = {}
 
     def join(self, key: int, size: int, member: Member, answer: Answer) -> GroupAnswers:
         """Add a device to a group."""
-        group = self._forming.setdefault(key, _Forming(size))
+        group = self._forming.setdefault(key, _FormingGroup(size))
         if group.size != size:
             return [(answer, _sizes_differ(key, group, size, member))]
         answers: GroupAnswers = []
@@ -109,7 +109,7 @@ def _order(device: str) -> tuple[str, int, int, str, int]:
     return job or "", replica or 0, task or 0, kind or "", index or 0
 
 
-def _sizes_differ(key: int, group: _Forming, size: int, member: Member) -> errors.OpError:
+def _sizes_differ(key: int, group: _FormingGroup, size: int, member: Member) -> errors.OpError:
     others = ", ".join(sorted(group.members, key=_order))
     return errors.InvalidArgumentError(
         f"group {key} has {group.size} members for {others} and {size} for {member.device}: all "

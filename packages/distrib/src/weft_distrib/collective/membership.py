@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 
 from weft_distrib.collective import nccl, schedule
-from weft_distrib.collective.exchange import Exchange, Operation, packed, unpacked
+from weft_distrib.collective.exchange import Exchange, Operation, pack_message, unpack_message
 from weft_distrib.collective.groups import Member
 from weft_distrib.wire.reply import Reply
 from weft_exec.kernels.random_counters import next_counter
@@ -36,7 +36,7 @@ _PIECE_BYTES = 1 << 19
 _SMALL_BYTES = 1 << 16
 """Maximum size in bytes for which latency dominates bandwidth."""
 
-_FEW = 4
+_MAX_DIRECT_MEMBERS = 4
 """Maximum number of members that exchange small values directly, all to all."""
 
 
@@ -98,7 +98,7 @@ class Membership:
       device: the name of the member.
       in_order: True if sums on the host are computed in the order of the members.
     Attributes:
-      members, rank, own: as for `Place`.
+      members, rank, own: as for `MemberTransport`.
       error: the reason why the membership ended; None before that.
     """
 
@@ -179,8 +179,10 @@ class Membership:
         small = flat.nbytes <= _SMALL_BYTES
         if hint == "auto":
             hint = "tree" if small else "ring"
-        make = {"ordered": schedule.ordered, "tree": schedule.tree, "ring": schedule.ring}[hint]
-        if self.size == 1 or (hint != "ring" and small and self.size <= _FEW):
+        make = {"ordered": schedule.ordered_schedule, "tree": schedule.tree, "ring": schedule.ring}[
+            hint
+        ]
+        if self.size == 1 or (hint != "ring" and small and self.size <= _MAX_DIRECT_MEMBERS):
             make = schedule.direct
         return make(self.rank, self.size, flat.size, _piece(flat))
 
@@ -222,7 +224,7 @@ class Membership:
         with self._forming:
             if self.members:
                 return
-            wait = self.registered(Reply())
+            wait = self.register_wait(Reply())
             try:
                 self._take_back = self._transport.join(
                     self.key, self.size, self._me, seconds or FORM_SECONDS, wait
@@ -264,15 +266,15 @@ class Membership:
             "nccl": nccl.unsupported_reason(device, operation),
         }
         if self.rank:
-            exchange.send(0, "wants", packed(mine))
-            return unpacked(exchange.receive(0, "verdict"))
+            exchange.send(0, "wants", pack_message(mine))
+            return unpack_message(exchange.receive(0, "verdict"))
         replies = [(i, exchange.ask(i, "wants")) for i in range(1, self.size)]
-        descriptions = [mine, *[unpacked(exchange.take(wait, i)) for i, wait in replies]]
+        descriptions = [mine, *[unpack_message(exchange.take(wait, i)) for i, wait in replies]]
         verdict = self._verdict(operation, descriptions)
         if verdict.get("nccl"):
             verdict["nccl"] = self._by_nccl.unique()
         for peer in range(1, self.size):
-            exchange.send(peer, "verdict", packed(verdict))
+            exchange.send(peer, "verdict", pack_message(verdict))
         return verdict
 
     def _requires_order(self, operation: Operation, device: Device) -> bool:
@@ -310,17 +312,17 @@ class Membership:
     # ------------------------------------------------------------------------ waiting
 
     def ask(self, peer: int, name: str) -> Reply:
-        """See `Place`."""
-        wait = self.registered(Reply())
+        """See `MemberTransport`."""
+        wait = self.register_wait(Reply())
         self._sources[peer].receive(name, wait)
         return wait
 
     def watch(self, peer: int, name: str) -> None:
-        """See `Watching`."""
-        self._sources[peer].receive(name, self.registered(_Watch(self)))
+        """See `WatchedTransport`."""
+        self._sources[peer].receive(name, self.register_wait(_Watch(self)))
 
-    def registered(self, wait: Reply) -> Reply:
-        """See `Watching`."""
+    def register_wait(self, wait: Reply) -> Reply:
+        """See `WatchedTransport`."""
         with self._lock:
             error = self.error
             self._waiters.add(wait)
@@ -329,7 +331,7 @@ class Membership:
         return wait
 
     def forget(self, wait: Reply) -> None:
-        """See `Place`."""
+        """See `MemberTransport`."""
         with self._lock:
             self._waiters.discard(wait)
 

@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 
 from weft_distrib.collective.arithmetic import NCCL_OPS, divide
-from weft_distrib.collective.exchange import Exchange, Operation, Place, packed, unpacked
+from weft_distrib.collective.exchange import (
+    Exchange,
+    MemberTransport,
+    Operation,
+    pack_message,
+    unpack_message,
+)
 from weft_distrib.collective.groups import Member
 from weft_distrib.wire.reply import Reply
 from weft_distrib.worker.threads import WaitingThreads
@@ -47,8 +53,8 @@ def gpu_of(device: Device) -> str:
         return ""
     gpu: GpuDevice = device  # type: ignore[assignment] # as its type says
     result = gpu.xp.cuda.runtime.getDeviceProperties(gpu.hardware.index)
-    place = [result[f"pci{part}ID"] for part in ("Domain", "Bus", "Device")]
-    return f"{bytes(result['uuid']).hex()} at {place}"
+    membership = [result[f"pci{part}ID"] for part in ("Domain", "Bus", "Device")]
+    return f"{bytes(result['uuid']).hex()} at {membership}"
 
 
 def unsupported_reason(device: Device, operation: Operation) -> str:
@@ -143,7 +149,7 @@ class Communicator:
             self._ends.abort()
 
 
-class _Turns:
+class _RunOrder:
     """Makes runs begin in the order in which the first member has numbered them."""
 
     def __init__(self) -> None:
@@ -177,10 +183,10 @@ class _Turns:
             self._changed.notify_all()
 
 
-class Watching(Place, Protocol):
+class WatchedTransport(MemberTransport, Protocol):
     """Interface of a place that reports the end of other members."""
 
-    def registered(self, wait: Reply) -> Reply:
+    def register_wait(self, wait: Reply) -> Reply:
         """Make `wait` fail when the membership ends."""
         ...
 
@@ -196,9 +202,9 @@ class NcclRuns:
       place: the member's position in the group.
     """
 
-    def __init__(self, place: Watching) -> None:
-        self._place = place
-        self._turns = _Turns()
+    def __init__(self, membership: WatchedTransport) -> None:
+        self._group = membership
+        self._turns = _RunOrder()
         self._lock = threading.Lock()
         self._unique = b""
         self._ends: Communicator | None = None
@@ -222,8 +228,8 @@ class NcclRuns:
         Raises: OpError: see `Membership.run`.
         """
         gpu: GpuDevice = device  # type: ignore[assignment] # as its type says
-        place, operation = self._place, exchange.operation
-        size, rank = len(place.members), place.rank
+        membership, operation = self._group, exchange.operation
+        size, rank = len(membership.members), membership.rank
         # All memory that can be is taken before the others begin to wait for this device.
         mine = result = shape = None
         if value is not None:
@@ -234,8 +240,8 @@ class NcclRuns:
         if result is None:
             result = _empty(gpu, tuple(told["shape"]), operation)
         if size > 1:
-            place.watch((rank - 1) % size, exchange.key((rank - 1) % size, rank, "over"))
-        wait = place.registered(Reply())
+            membership.watch((rank - 1) % size, exchange.key((rank - 1) % size, rank, "over"))
+        wait = membership.register_wait(Reply())
 
         def work() -> None:
             try:
@@ -248,27 +254,27 @@ class NcclRuns:
                 wait()
 
         _THREADS.submit(work)
-        exchange.within(wait, "NCCL has not finished")
+        exchange.wait_within(wait, "NCCL has not finished")
         if size > 1:
             exchange.send((rank + 1) % size, "over", np.zeros(0, np.uint8))
-        return _finished(operation, result, size, gpu)
+        return _finish(operation, result, size, gpu)
 
     def _agree_on_shape(self, exchange: Exchange, shape: Sequence[int] | None) -> dict[str, Any]:
         """Wait until all members have arrived.
 
         The first one checks the shapes and assigns a number.
         """
-        place, mine = self._place, None if shape is None else list(shape)
-        if place.rank:
-            exchange.send(0, "come", packed({"shape": mine}))
-            verdict = unpacked(exchange.receive(0, "turn"))
+        membership, mine = self._group, None if shape is None else list(shape)
+        if membership.rank:
+            exchange.send(0, "come", pack_message({"shape": mine}))
+            verdict = unpack_message(exchange.receive(0, "turn"))
         else:
-            others = range(1, len(place.members))
+            others = range(1, len(membership.members))
             replies = [(i, exchange.ask(i, "come")) for i in others]
-            shapes = [unpacked(exchange.take(wait, i))["shape"] for i, wait in replies]
+            shapes = [unpack_message(exchange.take(wait, i))["shape"] for i, wait in replies]
             verdict = self._verdict_for(exchange.operation, [mine, *shapes])
             for peer in others:
-                exchange.send(peer, "turn", packed(verdict))
+                exchange.send(peer, "turn", pack_message(verdict))
         if "error" in verdict:
             raise errors.InvalidArgumentError(verdict["error"])
         return verdict
@@ -276,14 +282,14 @@ class NcclRuns:
     def _verdict_for(
         self, operation: Operation, shapes: Sequence[list[int] | None]
     ) -> dict[str, Any]:
-        members = self._place.members
+        members = self._group.members
         (index, first), *remaining = [
             (i, shape) for i, shape in enumerate(shapes) if shape is not None
         ]
         for i, shape in remaining:
             if shape != first:
                 return {
-                    "error": f"instance {operation.instance} of group {self._place.key} must have "
+                    "error": f"instance {operation.instance} of group {self._group.key} must have "
                     f"one shape in all members: {members[i].device} gave {shape} where "
                     f"{members[index].device} has {first}"
                 }
@@ -311,7 +317,7 @@ class NcclRuns:
     def _open(self, gpu: GpuDevice, unique: str) -> Communicator:
         """Create the communicator; only the first run does this."""
         communicator = Communicator(
-            gpu.hardware, len(self._place.members), self._place.rank, bytes.fromhex(unique)
+            gpu.hardware, len(self._group.members), self._group.rank, bytes.fromhex(unique)
         )
         with self._lock:
             error = self._error
@@ -352,10 +358,10 @@ def _shape_of_result(operation: Operation, shape: tuple[int, ...], size: int) ->
     return (shape[0] * size, *shape[1:])
 
 
-def _finished(operation: Operation, result: Any, size: int, gpu: GpuDevice) -> Any:
-    from weft_exec.gpu.launch import settled
+def _finish(operation: Operation, result: Any, size: int, gpu: GpuDevice) -> Any:
+    from weft_exec.gpu.launch import finalize_result
 
     with gpu.active():
         if operation.kind == "reduce" and operation.final == "Div" and result.size:
             divide(result, size)
-        return settled(gpu, result, operation.dtype)
+        return finalize_result(gpu, result, operation.dtype)

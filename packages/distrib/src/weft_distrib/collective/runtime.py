@@ -15,7 +15,7 @@ from weft_distrib.wire.reply import Reply
 from weft_distrib.worker.threads import WaitingThreads
 from weft_exec.resources.cancellation import call_at
 from weft_exec.resources.rendezvous import Rendezvous
-from weft_exec.resources.resources import Done, ResourceManager
+from weft_exec.resources.resources import CompletionCallback, ResourceManager
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class CollectiveRuntime:
         group: tuple[int, int],
         operation: Operation,
         value: Any,
-        done: Done,
+        done: CompletionCallback,
     ) -> None:
         """Start a run of an operation; `done` receives its result.
 

@@ -109,12 +109,12 @@ def family(rank: int, size: int, root: int = 0) -> tuple[int, list[int]]:
 
     The root is its own parent.
     """
-    place = (rank - root) % size
+    position = (rank - root) % size
     children, step = [], 1
-    while not place & step and place + step < size:
-        children.append((place + step + root) % size)
+    while not position & step and position + step < size:
+        children.append((position + step + root) % size)
         step *= 2
-    return ((place & (place - 1)) + root) % size, children[::-1]
+    return ((position & (position - 1)) + root) % size, children[::-1]
 
 
 def _broadcast_steps(parent: int, children: list[int], count: int, piece: int) -> Schedule:
@@ -135,7 +135,7 @@ def direct(rank: int, size: int, count: int, piece: int) -> Schedule:
         yield Action(FINISH, rank, start, stop, "")
 
 
-def ordered(rank: int, size: int, count: int, piece: int) -> Schedule:
+def ordered_schedule(rank: int, size: int, count: int, piece: int) -> Schedule:
     """Have each member merge one segment in member order and send it to all.
 
     Each member sends as many bytes as in a ring, but to all others.

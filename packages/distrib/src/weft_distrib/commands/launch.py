@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import Any, Final
 
 from weft_distrib.commands.table import console, table
-from weft_distrib.launch import Job, Launch, Place
+from weft_distrib.launch import Job, Launch, TaskId
 from weft_distrib.launch.local import GRACE_SECONDS, LocalCluster
 from weft_distrib.launch.spec import localize_program, tf_config
 from weft_distrib.launch.status import Row, Watcher
@@ -88,8 +88,8 @@ def run(arguments: argparse.Namespace) -> int:
         from weft_distrib.launch.slurm import task_from_slurm
 
         task = task_from_slurm(launch)
-        program = localize_program(launch.job(task.place.job).program)
-        os.environ.update(tf_config(task.cluster, task.place))
+        program = localize_program(launch.job(task.task_id.job).program)
+        os.environ.update(tf_config(task.cluster, task.task_id))
         sys.stdout.flush()
         try:
             os.execvp(program[0], program)
@@ -155,7 +155,7 @@ class _Output:
         self._console = console()
         self._live: Any = None
         self._lock = threading.Lock()
-        self._width = max(len(str(place)) for place in launch.places())
+        self._width = max(len(str(task_id)) for task_id in launch.task_ids())
         names = [job.name for job in launch.jobs]
         self._colours = {name: _COLOURS[i % len(_COLOURS)] for i, name in enumerate(names)}
 
@@ -173,9 +173,9 @@ class _Output:
         with self._lock:
             self._live.update(table(rows), refresh=True)
 
-    def line(self, place: Place | None, text: str) -> None:
+    def line(self, task_id: TaskId | None, text: str) -> None:
         """Write a line of output of a task, or of the launcher."""
-        label = f"[{'launch' if place is None else place}]".ljust(self._width + 2)
+        label = f"[{'launch' if task_id is None else task_id}]".ljust(self._width + 2)
         if self._console is None:
             with self._lock:
                 sys.stdout.write(f"{label} {text}\n")
@@ -183,7 +183,7 @@ class _Output:
             return
         from rich.text import Text
 
-        colour = "bold" if place is None else self._colours[place.job]
+        colour = "bold" if task_id is None else self._colours[task_id.job]
         body = Text.from_ansi(text)
         with self._lock:
             self._console.print(Text(label + " ", colour) + body, soft_wrap=True)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft_graph.ir.op_def import declared_in, lookup_op, registered_ops
+from weft_graph.ir.op_def import declaring_module, lookup_op, registered_ops
 from weft_graph.ir.op_signature import REQUIRED, ArgDef, AttrDef, OpDef
 from weft_graph.ir.traits import Traits
 from weft_tensor import dtypes, errors
@@ -44,7 +44,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the declarations of the selected ops."""
-    names = _selected(arguments.pattern)
+    names = _select_ops(arguments.pattern)
     if arguments.json:
         described = {"format": FORMAT, "ops": [describe(lookup_op(name)) for name in names]}
         json.dump(described, sys.stdout, indent=1, sort_keys=True)
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _selected(patterns: Sequence[str]) -> list[str]:
+def _select_ops(patterns: Sequence[str]) -> list[str]:
     names = registered_ops()
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
@@ -79,10 +79,10 @@ def describe(op_def: OpDef) -> dict[str, Any]:
     Returns: `name`; `package` and `family` of the module that declares it; `doc`; `inputs`,
       `outputs` and `attrs` in order; and the `traits` that differ from their defaults.
     """
-    inferred = _inferred(op_def.inputs)
+    inferred = _inferred_attrs(op_def.inputs)
     return {
         "name": op_def.name,
-        "package": declared_in(op_def.name).partition(".")[0],
+        "package": declaring_module(op_def.name).partition(".")[0],
         "family": _family(op_def.name),
         "doc": op_def.doc or _function_doc(op_def.name),
         "inputs": [_argument(argument) for argument in op_def.inputs],
@@ -93,12 +93,12 @@ def describe(op_def: OpDef) -> dict[str, Any]:
 
 
 def _family(op: str) -> str:
-    return declared_in(op).rpartition(".")[2]
+    return declaring_module(op).rpartition(".")[2]
 
 
 def _function_doc(op: str) -> str:
     """Return the first line of the docstring of an op's public function, or ""."""
-    module = sys.modules.get(declared_in(op))
+    module = sys.modules.get(declaring_module(op))
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", op.removesuffix("V2")).lower()
     function = getattr(module, name, None)
     return (inspect.getdoc(function) or "").partition("\n")[0] if callable(function) else ""
@@ -116,7 +116,7 @@ def _argument(argument: ArgDef) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value is not None}
 
 
-def _inferred(inputs: Sequence[ArgDef]) -> set[str]:
+def _inferred_attrs(inputs: Sequence[ArgDef]) -> set[str]:
     """Return the attributes whose values follow from the inputs of a node."""
     names = {name for a in inputs for name in (a.type_attr, a.number_attr, a.list_attr)}
     names.discard(None)
@@ -191,7 +191,7 @@ def _trait(value: Any) -> Any:
 def _signature(op_def: OpDef) -> str:
     inputs = [f"{a.name}: {_type_name(a)}" for a in op_def.inputs]
     outputs = ", ".join(f"{a.name}: {_type_name(a)}" for a in op_def.outputs)
-    inferred = _inferred(op_def.inputs)
+    inferred = _inferred_attrs(op_def.inputs)
     for name, attr in op_def.attrs.items():
         if name not in inferred:
             default = "" if attr.default is REQUIRED else f" = {_value(attr.default, attr.type)}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weft_distrib.collective.exchange import Operation
 from weft_distrib.collective.runtime import CollectiveRuntime, local_runtime
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.resources.resources import Done
+from weft_exec.resources.resources import CompletionCallback
 
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device
@@ -40,7 +40,7 @@ def _collective(node: Node, device: Device) -> KernelFunction:
     )
     group = attrs["group_key"], attrs["group_size"]
 
-    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], done: CompletionCallback) -> None:
         value = inputs[0] if inputs else None
         runtime: CollectiveRuntime = ctx.rendezvous.collectives or local_runtime(
             device.resources.shared

@@ -7,6 +7,6 @@ started. Each task is told its job and number by `TF_CONFIG`.
 
 from __future__ import annotations
 
-from weft_distrib.launch.spec import Job, Launch, Place
+from weft_distrib.launch.spec import Job, Launch, TaskId
 
-__all__ = ["Job", "Launch", "Place"]
+__all__ = ["Job", "Launch", "TaskId"]

@@ -7,7 +7,7 @@ __all__ = ["create_local_cluster"]
 from contextlib import ExitStack
 from typing import Any
 
-from weft_distrib.launch.local import free_addresses
+from weft_distrib.launch.local import find_free_addresses
 from weft_distrib.server import Server
 from weft_tensor import errors
 
@@ -45,7 +45,7 @@ def create_local_cluster(
             raise errors.InvalidArgumentError(
                 f"the number of {job} tasks must be 0 or more, got {count}"
             )
-    addresses = iter(free_addresses(sum(jobs.values())))
+    addresses = iter(find_free_addresses(sum(jobs.values())))
     cluster = {job: [next(addresses) for _ in range(n)] for job, n in jobs.items() if n}
     configs = {"worker": worker_config, "ps": ps_config}
     with ExitStack() as exit_stack:  # if one cannot be created, the others end

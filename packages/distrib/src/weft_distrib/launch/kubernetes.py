@@ -171,7 +171,7 @@ def _cluster(launch: Launch, host: Callable[[Job], str]) -> ClusterSpec:
                 f"{len(last)}: choose shorter names"
             )
     return launch.cluster(
-        [f"{hosts[job]}-{number}.{launch.name}:{PORT}" for job, number in launch.places()]
+        [f"{hosts[job]}-{number}.{launch.name}:{PORT}" for job, number in launch.task_ids()]
     )
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from weft_distrib.cluster.spec import ClusterSpec
-from weft_distrib.launch.spec import Launch, Place, localize_program, tf_config
+from weft_distrib.launch.spec import Launch, TaskId, localize_program, tf_config
 from weft_distrib.launch.supervisor import Instruction, Start, Stop, Supervisor, describe_exit
 from weft_tensor import errors
 
@@ -31,11 +31,11 @@ task first.
 """
 _TIED = Path(__file__).with_name("tied.py")
 
-Say = Callable[[Place | None, str], None]
+Say = Callable[[TaskId | None, str], None]
 """Receives a line of a task's output, or without a task a line of the launcher."""
 
 
-def free_addresses(count: int) -> list[str]:
+def find_free_addresses(count: int) -> list[str]:
     """Return distinct free addresses of this machine.
 
     Raises: ResourceExhaustedError: there are too few free ports.
@@ -70,10 +70,12 @@ class LocalCluster:
     """
 
     def __init__(self, launch: Launch, say: Say, grace: float = GRACE_SECONDS) -> None:
-        self.cluster: ClusterSpec = launch.cluster(free_addresses(len(list(launch.places()))))
+        self.cluster: ClusterSpec = launch.cluster(
+            find_free_addresses(len(list(launch.task_ids())))
+        )
         self.supervisor = Supervisor(launch)
         self._launch, self._print, self._grace = launch, say, grace
-        self._tasks: dict[Place, _Task] = {}
+        self._tasks: dict[TaskId, _Task] = {}
         self._selector = selectors.DefaultSelector()
         self._kill_at: float | None = None
         self._interrupts, self._wake = socket.socketpair()
@@ -81,7 +83,7 @@ class LocalCluster:
 
     def run(self) -> int:
         """Run the tasks until all have ended; return the exit code of the launch."""
-        self._selector.register(self._interrupts, selectors.EVENT_READ, self._on_interrupt)
+        self._selector.register(self._interrupts, selectors.EVENT_READ, self._handle_interrupt)
         self._announce()
         try:
             self._carry_out(self.supervisor.begin())
@@ -97,11 +99,11 @@ class LocalCluster:
 
     def _announce(self) -> None:
         """Print how sessions of other programs can connect to the plain servers."""
-        for place in self._launch.places():
-            if not self._launch.job(place.job).command:
-                address = self.cluster.task_address(place.job, place.number)
+        for task_id in self._launch.task_ids():
+            if not self._launch.job(task_id.job).command:
+                address = self.cluster.task_address(task_id.job, task_id.number)
                 self._print(
-                    None, f"{place} is grpc://{address}; this user's sessions need no token"
+                    None, f"{task_id} is grpc://{address}; this user's sessions need no token"
                 )
 
     def interrupt(self) -> None:
@@ -112,9 +114,9 @@ class LocalCluster:
         with suppress(OSError):  # it has ended, or has pending interrupts
             self._wake.send(b"!")
 
-    def process(self, place: Place) -> int | None:
+    def process(self, task_id: TaskId) -> int | None:
         """Return the process id of a task; None if it is not running."""
-        task = self._tasks.get(place)
+        task = self._tasks.get(task_id)
         return None if task is None else task.process.pid
 
     def _handle_next_event(self) -> None:
@@ -127,9 +129,9 @@ class LocalCluster:
             for task in self._tasks.values():
                 task.signal(signal.SIGKILL)
 
-    def _on_interrupt(self) -> None:
+    def _handle_interrupt(self) -> None:
         self._interrupts.recv(1)
-        actions = self.supervisor.interrupted()
+        actions = self.supervisor.handle_interrupt()
         if not actions:
             self._kill_at = time.monotonic()
         self._carry_out(actions)
@@ -137,21 +139,21 @@ class LocalCluster:
     def _carry_out(self, instructions: Sequence[Instruction]) -> None:
         for instruction in instructions:
             match instruction:
-                case Start(place):
-                    self._start(place)
+                case Start(task_id):
+                    self._start(task_id)
                 case Stop(reason):
                     self._print(None, f"stopping: {reason}")
                     self._kill_at = time.monotonic() + self._grace
                     for task in self._tasks.values():
                         task.signal(signal.SIGTERM)
 
-    def _start(self, place: Place) -> None:
-        program = localize_program(self._launch.job(place.job).program)
+    def _start(self, task_id: TaskId) -> None:
+        program = localize_program(self._launch.job(task_id.job).program)
         environment = {
             **os.environ,
             "PYTHONUNBUFFERED": "1",
             **self._launch.environment,
-            **tf_config(self.cluster, place),
+            **tf_config(self.cluster, task_id),
         }
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(_TIED), str(os.getpid()), *program],
@@ -161,16 +163,18 @@ class LocalCluster:
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C is the launcher's
         )
-        task = self._tasks[place] = _Task(process, lambda line: self._print(place, line))
+        task = self._tasks[task_id] = _Task(process, lambda line: self._print(task_id, line))
         self._selector.register(task.output, selectors.EVENT_READ, lambda: self._read(task))
-        self._selector.register(task.end, selectors.EVENT_READ, lambda: self._ended(place, task))
+        self._selector.register(
+            task.end, selectors.EVENT_READ, lambda: self._handle_task_end(task_id, task)
+        )
 
     def _read(self, task: _Task) -> None:
         if not task.output.closed and not task.read():
             self._selector.unregister(task.output)
             task.output.close()
 
-    def _ended(self, place: Place, task: _Task) -> None:
+    def _handle_task_end(self, task_id: TaskId, task: _Task) -> None:
         """Handle the end of a task: read its last output, and kill its remaining processes."""
         self._selector.unregister(task.end)
         os.close(task.end)
@@ -180,11 +184,11 @@ class LocalCluster:
             task.drain()
             self._selector.unregister(task.output)
             task.output.close()
-        del self._tasks[place]
-        actions = self.supervisor.ended(place, status)
+        del self._tasks[task_id]
+        actions = self.supervisor.handle_end(task_id, status)
         restart_note = "; restarting it" if any(isinstance(item, Start) for item in actions) else ""
         if status or restart_note:
-            self._print(None, f"{place} {describe_exit(status)}{restart_note}")
+            self._print(None, f"{task_id} {describe_exit(status)}{restart_note}")
         self._carry_out(actions)
 
 

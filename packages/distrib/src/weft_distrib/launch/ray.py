@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from weft_distrib.cluster.spec import ClusterSpec
-from weft_distrib.launch.spec import Job, Launch, Place
+from weft_distrib.launch.spec import Job, Launch, TaskId
 from weft_tensor import errors
 
 _log = logging.getLogger("weft")
@@ -110,7 +110,7 @@ class RayCluster:
         host: str = "",
         strategy: str = "SPREAD",
         insecure: bool = False,
-        on_restart: Callable[[Place], None] | None = None,
+        on_restart: Callable[[TaskId], None] | None = None,
     ) -> None:
         ray = _ray()
         if not ray.is_initialized():
@@ -123,9 +123,9 @@ class RayCluster:
                 )
         self._launch, self._insecure, self._on_restart = launch, insecure, on_restart
         self._stop = threading.Event()
-        self._lives: dict[Place, tuple[int, int]] = {}
-        self._actors: dict[Place, Any] = {}
-        self._group = _placed(ray, launch, strategy)
+        self._lives: dict[TaskId, tuple[int, int]] = {}
+        self._actors: dict[TaskId, Any] = {}
+        self._group = _create_placement_group(ray, launch, strategy)
         try:
             self._actors = _actors(ray, launch, self._group, host)
             calls = [actor.reserve.remote() for actor in self._actors.values()]
@@ -147,17 +147,17 @@ class RayCluster:
 
     def process(self, job: str, number: int = 0) -> int:
         """Return the process id of a task on its node."""
-        return self._lives[Place(job, number)][1]
+        return self._lives[TaskId(job, number)][1]
 
     def incarnation(self, job: str, number: int = 0) -> int:
         """Return the last observed incarnation of a task."""
-        return self._lives[Place(job, number)][0]
+        return self._lives[TaskId(job, number)][0]
 
-    def _serve(self, place: Place) -> None:
-        call = self._actors[place].serve.remote(
-            self.cluster.as_dict(), place.job, place.number, self._insecure
+    def _serve(self, task_id: TaskId) -> None:
+        call = self._actors[task_id].serve.remote(
+            self.cluster.as_dict(), task_id.job, task_id.number, self._insecure
         )
-        self._lives[place] = _ray().get(call, timeout=START_SECONDS)
+        self._lives[task_id] = _ray().get(call, timeout=START_SECONDS)
 
     def _watch(self) -> None:
         """Start the servers of actors that Ray has restarted.
@@ -165,8 +165,8 @@ class RayCluster:
         All actors are polled concurrently, so a busy or frozen one does not delay the others.
         Liveness probes decide whether a task is lost.
         """
-        requested: dict[Any, Place] = {}
-        silent: set[Place] = set()
+        requested: dict[Any, TaskId] = {}
+        silent: set[TaskId] = set()
         while not self._stop.wait(_LOOK_SECONDS):
             for key in self._actors.keys() - requested.values():
                 requested[self._actors[key].incarnation.remote()] = key
@@ -183,13 +183,13 @@ class RayCluster:
                         _log.warning("%s does not respond to Ray: %s", key, error)
                     silent.add(key)
 
-    def _check_process(self, place: Place, answer: Any) -> None:
-        if self._stop.is_set() or _ray().get(answer) == self.incarnation(*place):
+    def _check_process(self, task_id: TaskId, answer: Any) -> None:
+        if self._stop.is_set() or _ray().get(answer) == self.incarnation(*task_id):
             return
-        self._serve(place)
-        _log.info("%s was restarted by Ray", place)
+        self._serve(task_id)
+        _log.info("%s was restarted by Ray", task_id)
         if self._on_restart is not None:
-            self._on_restart(place)
+            self._on_restart(task_id)
 
     def close(self) -> None:
         """End all tasks."""
@@ -213,9 +213,9 @@ class RayCluster:
         self.close()
 
 
-def _placed(ray: Any, launch: Launch, strategy: str) -> Any:
+def _create_placement_group(ray: Any, launch: Launch, strategy: str) -> Any:
     """Create a placement group with one bundle for each task."""
-    bundles = [_required_resources(launch.job(place.job)) for place in launch.places()]
+    bundles = [_required_resources(launch.job(task_id.job)) for task_id in launch.task_ids()]
     group = ray.util.placement_group(bundles, strategy=strategy)
     if not group.wait(START_SECONDS):
         ray.util.remove_placement_group(group)
@@ -231,16 +231,16 @@ def _required_resources(job: Job) -> Mapping[str, float]:
     return {name: float(count) for name, count in expected.items() if count}
 
 
-def _actors(ray: Any, launch: Launch, group: Any, host: str) -> dict[Place, Any]:
+def _actors(ray: Any, launch: Launch, group: Any, host: str) -> dict[TaskId, Any]:
     """Create an actor in each bundle, and return the actors."""
     result = {}
-    for i, place in enumerate(launch.places()):
-        job = launch.job(place.job)
+    for i, task_id in enumerate(launch.task_ids()):
+        job = launch.job(task_id.job)
         where = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy(
             group, placement_group_bundle_index=i
         )
         options = ray.remote(Task).options(
-            name=f"{launch.name}-{place}",
+            name=f"{launch.name}-{task_id}",
             num_cpus=job.cpus,
             num_gpus=job.gpus,
             memory=job.memory or None,
@@ -249,5 +249,5 @@ def _actors(ray: Any, launch: Launch, group: Any, host: str) -> dict[Place, Any]
             scheduling_strategy=where,
             runtime_env={"env_vars": dict(launch.environment)},
         )
-        result[place] = options.remote(host)
+        result[task_id] = options.remote(host)
     return result

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from weft_distrib.cluster.spec import ClusterSpec
-from weft_distrib.launch.spec import Launch, Place
+from weft_distrib.launch.spec import Launch, TaskId
 from weft_tensor import errors
 
 FIRST_PORT: Final = 20_000
@@ -32,7 +32,7 @@ class SlurmTask(NamedTuple):
     """
 
     cluster: ClusterSpec
-    place: Place
+    task_id: TaskId
 
 
 def task_from_slurm(
@@ -58,10 +58,10 @@ def task_from_slurm(
         raise errors.InvalidArgumentError(
             f"Slurm names {len(nodes)} nodes but task counts for {len(counts)}"
         )
-    places = list(launch.places())
-    if sum(counts) != len(places):
+    task_ids = list(launch.task_ids())
+    if sum(counts) != len(task_ids):
         raise errors.InvalidArgumentError(
-            f"the jobs have {len(places)} tasks in total, but the Slurm step has {sum(counts)}"
+            f"the jobs have {len(task_ids)} tasks in total, but the Slurm step has {sum(counts)}"
         )
     rank = told.number("SLURM_PROCID")
     where = list(layout(counts, told.get("SLURM_DISTRIBUTION", "block")))
@@ -77,7 +77,7 @@ def task_from_slurm(
         )
     first = _first_port(told, max(counts)) if port is None else port
     addresses = [f"{nodes[node]}:{first + local}" for node, local in where]
-    return SlurmTask(launch.cluster(addresses), places[rank])
+    return SlurmTask(launch.cluster(addresses), task_ids[rank])
 
 
 class _Environment:

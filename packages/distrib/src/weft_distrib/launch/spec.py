@@ -28,7 +28,7 @@ _NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 _MAX_TASKS: Final = 100_000
 
 
-class Place(NamedTuple):
+class TaskId(NamedTuple):
     """The identity of a task: the name of its job, and its number in the job."""
 
     job: str
@@ -100,7 +100,7 @@ class Launch:
     Examples:
       >>> from weft_distrib.launch import Job, Launch
       >>> launch = Launch("digits", [Job("ps", 1), Job("worker", 2, ("python", "train.py"))])
-      >>> [str(place) for place in launch.places()]
+      >>> [str(place) for place in launch.task_ids()]
       ['ps:0', 'worker:0', 'worker:1']
     """
 
@@ -127,11 +127,11 @@ class Launch:
         if self.restarts < 0:
             raise errors.InvalidArgumentError(f"restarts must be 0 or more, got {self.restarts}")
 
-    def places(self) -> Iterator[Place]:
+    def task_ids(self) -> Iterator[TaskId]:
         """Yield the identities of all tasks, job by job."""
         for job in self.jobs:
             for number in range(job.tasks):
-                yield Place(job.name, number)
+                yield TaskId(job.name, number)
 
     def job(self, name: str) -> Job:
         """Return the job with a name.
@@ -149,27 +149,27 @@ class Launch:
         """Return the cluster whose tasks have the given addresses.
 
         Args:
-          addresses: "host:port" of each task, in the order of `places`.
+          addresses: "host:port" of each task, in the order of `task_ids`.
         Raises: InvalidArgumentError: the number of addresses differs from the number of tasks, or
           one is repeated.
         """
-        places = list(self.places())
-        if len(addresses) != len(places):
+        task_ids = list(self.task_ids())
+        if len(addresses) != len(task_ids):
             raise errors.InvalidArgumentError(
-                f"{len(places)} tasks require {len(places)} addresses, got {len(addresses)}"
+                f"{len(task_ids)} tasks require {len(task_ids)} addresses, got {len(addresses)}"
             )
         jobs: dict[str, list[str]] = {job.name: [] for job in self.jobs}
-        for place, address in zip(places, addresses, strict=True):
-            jobs[place.job].append(address)
+        for task_id, address in zip(task_ids, addresses, strict=True):
+            jobs[task_id.job].append(address)
         return ClusterSpec(jobs)
 
 
-def tf_config(cluster: ClusterSpec, place: Place) -> dict[str, str]:
+def tf_config(cluster: ClusterSpec, task_id: TaskId) -> dict[str, str]:
     """Return the value of `TF_CONFIG` for a task.
 
     Args:
       cluster: the addresses of all tasks.
       place: the identity of the task.
     """
-    task = {"type": place.job, "index": place.number}
+    task = {"type": task_id.job, "index": task_id.number}
     return {VARIABLE: json.dumps({"cluster": cluster.as_dict(), "task": task})}

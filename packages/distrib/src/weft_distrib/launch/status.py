@@ -27,7 +27,7 @@ _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 Row = tuple[str, ...]
 
 
-class _Seen(NamedTuple):
+class _Observation(NamedTuple):
     time: float
     report: messages.Report
 
@@ -36,7 +36,7 @@ class Rates:
     """Converts reports to rows; rates are computed from the increase since the previous reports."""
 
     def __init__(self) -> None:
-        self._last: dict[str, _Seen] = {}
+        self._last: dict[str, _Observation] = {}
 
     def rows(self, now: float, reports: Sequence[messages.Report]) -> list[Row]:
         """Return a row for each task, with the columns of `HEADER`.
@@ -44,9 +44,9 @@ class Rates:
         Args:
           now: the time in seconds, by a monotonic clock.
         """
-        return [self._row(_Seen(now, report)) for report in reports]
+        return [self._row(_Observation(now, report)) for report in reports]
 
-    def _row(self, seen: _Seen) -> Row:
+    def _row(self, seen: _Observation) -> Row:
         report = seen.report
         name = report.task.removeprefix("/job:").replace("/replica:0/task:", ":")
         if not report.incarnation:  # it said nothing itself
@@ -87,7 +87,7 @@ def reports_of(address: str) -> list[messages.Report]:
 
     Raises: UnavailableError: the task does not answer.
     """
-    client = ControlClient(address, "the server", _opening())
+    client = ControlClient(address, "the server", _connection_options())
     try:
         reports: messages.Reports = client.call(REPORTS, messages.Empty(), _ASK_SECONDS)
     finally:
@@ -95,7 +95,7 @@ def reports_of(address: str) -> list[messages.Report]:
     return reports.tasks
 
 
-def _opening() -> ConnectionOptions:
+def _connection_options() -> ConnectionOptions:
     return ConnectionOptions(messages.VERSION, Credentials.from_environment(), Role.CLIENT)
 
 
@@ -115,7 +115,7 @@ class Watcher:
         interval: float = EVERY_SECONDS,
     ) -> None:
         self._cluster, self._show, self._interval = cluster, show, interval
-        self._connections = Connections(cluster, _opening())
+        self._connections = Connections(cluster, _connection_options())
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="weft-status", daemon=True)
         self._thread.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from weft_distrib.launch.spec import Launch, Place
+from weft_distrib.launch.spec import Launch, TaskId
 
 INTERRUPTED: Final = 130
 """The exit code after Ctrl-C, as shells report it."""
@@ -15,7 +15,7 @@ INTERRUPTED: Final = 130
 class Start:
     """Instruction to start or restart a task."""
 
-    place: Place
+    task_id: TaskId
 
 
 @dataclass(frozen=True)
@@ -43,41 +43,43 @@ class Supervisor:
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
-        self._left = {place for place in launch.places() if not launch.job(place.job).serves}
+        self._left = {
+            task_id for task_id in launch.task_ids() if not launch.job(task_id.job).serves
+        }
         self._only_servers = not self._left
         self._stopping = False
         self.code = 0
-        self.running: set[Place] = set()
-        self.lives: dict[Place, int] = {}
+        self.running: set[TaskId] = set()
+        self.lives: dict[TaskId, int] = {}
 
     def begin(self) -> list[Instruction]:
         """Start all tasks."""
-        return [self._start(place) for place in self._launch.places()]
+        return [self._start(task_id) for task_id in self._launch.task_ids()]
 
-    def _start(self, place: Place) -> Start:
-        self.running.add(place)
-        self.lives[place] = self.lives.get(place, 0) + 1
-        return Start(place)
+    def _start(self, task_id: TaskId) -> Start:
+        self.running.add(task_id)
+        self.lives[task_id] = self.lives.get(task_id, 0) + 1
+        return Start(task_id)
 
-    def ended(self, place: Place, status: int) -> list[Instruction]:
+    def handle_end(self, task_id: TaskId, status: int) -> list[Instruction]:
         """Handle the end of a task.
 
         Args:
           status: its exit code; if negative, the number of the signal that killed it.
         """
-        self.running.discard(place)
+        self.running.discard(task_id)
         if self._stopping:
             return []
         if status == 0:
-            self._left.discard(place)
+            self._left.discard(task_id)
             over = not self.running if self._only_servers else not self._left
             return self._stop("all tasks are done") if over else []
-        if self.lives[place] <= self._launch.restarts:
-            return [self._start(place)]
+        if self.lives[task_id] <= self._launch.restarts:
+            return [self._start(task_id)]
         self.code = status if status > 0 else 128 - status
-        return self._stop(f"{place} {describe_exit(status)}")
+        return self._stop(f"{task_id} {describe_exit(status)}")
 
-    def interrupted(self) -> list[Instruction]:
+    def handle_interrupt(self) -> list[Instruction]:
         """Stop all tasks because the user has interrupted the launch."""
         if self._stopping:
             return []

@@ -49,7 +49,7 @@ def main(listening: int, memory: int, server: int, *files: str) -> None:
                 if key.fileobj == end:
                     return
                 if key.fileobj is listener:
-                    sock = door.accepted(listener)
+                    sock = door.accept_connection(listener)
                     if sock is not None:
                         _make_room(requested, selector)
                         selector.register(sock, selectors.EVENT_READ, sock)
@@ -81,7 +81,7 @@ class _ProbeSocket:
         context.load_verify_locations(authority)
         self._context, self._stamp = context, stamp
 
-    def accepted(self, listener: socket.socket) -> "socket.socket | None":
+    def accept_connection(self, listener: socket.socket) -> "socket.socket | None":
         """Accept a connection as non-blocking socket; return None if that fails."""
         try:
             sock, _ = listener.accept()

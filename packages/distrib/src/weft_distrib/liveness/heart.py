@@ -37,11 +37,11 @@ class Heartbeat:
         os.ftruncate(self._memory, mmap.PAGESIZE)
         self._count = mmap.mmap(self._memory, mmap.PAGESIZE)
         self._stop = threading.Event()
-        self._process = self._started()
+        self._process = self._start_process()
         self._thread = threading.Thread(target=self._beat, name="weft-heart", daemon=True)
         self._thread.start()
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _start_process(self) -> subprocess.Popen[bytes]:
         handed = (self._listener.fileno(), self._memory)
         arguments = [*map(str, handed), str(os.getpid()), *self._files]
         return subprocess.Popen(
@@ -57,7 +57,7 @@ class Heartbeat:
             beats += 1
             self._count[:8] = beats.to_bytes(8, "little")
             if self._process.poll() is not None:
-                self._process = self._started()
+                self._process = self._start_process()
 
     def close(self) -> None:
         """Stop the probe process."""

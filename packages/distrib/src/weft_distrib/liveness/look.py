@@ -8,7 +8,7 @@ from typing import Final
 from weft_distrib.liveness.watch import Watched
 
 _ANSWERS: Final = 3
-_AGAIN_SECONDS: Final = 0.05
+_RETRY_SECONDS: Final = 0.05
 
 
 def probe(watched: Watched, seconds: float) -> str:
@@ -22,6 +22,6 @@ def probe(watched: Watched, seconds: float) -> str:
     """
     end = time.monotonic() + seconds
     while watched.heard < _ANSWERS and time.monotonic() < end:
-        time.sleep(_AGAIN_SECONDS)
+        time.sleep(_RETRY_SECONDS)
     watched.stop()
-    return watched.pulse.said or "unreachable"
+    return watched.pulse.reported_state or "unreachable"

@@ -47,7 +47,7 @@ class LivenessState:
         self._running = min(now, self._running + seconds)
 
     @property
-    def said(self) -> str | None:
+    def reported_state(self) -> str | None:
         """The state of an unresponsive peer according to the last answer.
 
         None without an answer.

@@ -106,7 +106,7 @@ class Watch:
         for watched in new:
             family = socket.AF_INET6 if ":" in watched.address[0] else socket.AF_INET
             try:
-                sock = _wrapped(socket.socket(family), watched)
+                sock = _wrap_socket(socket.socket(family), watched)
             except OSError:  # too many open files: the next round may find fewer
                 with self._lock:
                     self._new.append(watched)
@@ -187,7 +187,7 @@ def _version_error(peer: str, version: int) -> errors.OpError:
     )
 
 
-def _wrapped(sock: socket.socket, watched: Watched) -> socket.socket:
+def _wrap_socket(sock: socket.socket, watched: Watched) -> socket.socket:
     """Wrap a socket in TLS if the peer requires certificates."""
     if watched.credentials is None or not watched.credentials.secure:
         return sock

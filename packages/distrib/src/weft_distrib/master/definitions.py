@@ -144,7 +144,7 @@ class Definition:
         _check_function_names(function.signature.name for function in graph_def.library.function)
         for node_def in graph_def.node:
             if graph.find_node(node_def.name) is not None or node_def.name in inputs:
-                raise _taken(node_def.name)
+                raise _name_taken_error(node_def.name)
         known: dict[str, Node] = {output: value.node for output, value in inputs.items()}
         for constant in self._constants:
             known[constant.name] = _add_constant(graph, constant)
@@ -154,11 +154,11 @@ class Definition:
         importer = add_graph_def(graph_def, external, "")
         for name, parsed in importer.nodes.items():
             if parsed.node is not None and parsed.node.name != name:
-                raise _taken(name)
-        for name, places in groups.items():
-            _colocate(graph.get_operation_by_name(name), places)
-        read_after_updates(importer.added)
-        for node in importer.added:
+                raise _name_taken_error(name)
+        for name, members in groups.items():
+            _colocate(graph.get_operation_by_name(name), members)
+        read_after_updates(importer.new_nodes)
+        for node in importer.new_nodes:
             node.clear_line()
 
 
@@ -183,7 +183,7 @@ def _add_constant(graph: Graph, constant: _Constant) -> Node:
     name, value, device, dtype = constant
     check_name(name)
     if graph.find_node(name) is not None:
-        raise _taken(name)
+        raise _name_taken_error(name)
     stored = "string" if value.dtype.hasobject else value.dtype
     node = builder.create("Const", (), {"value": value, "dtype": dtype or stored}, name + "/")
     if device:
@@ -192,7 +192,7 @@ def _add_constant(graph: Graph, constant: _Constant) -> Node:
     return node
 
 
-def _taken(name: str) -> errors.AlreadyExistsError:
+def _name_taken_error(name: str) -> errors.AlreadyExistsError:
     return errors.AlreadyExistsError(f"the graph already has a node named {name!r}", node=name)
 
 
@@ -224,7 +224,7 @@ def _external_inputs(
             index = int(port) if port.isdecimal() and len(port) < 10 else -1 if port else 0
             if node is None or (not is_control and not 0 <= index < len(node.outputs)):
                 raise errors.NotFoundError(
-                    _missing_input(text, node), op=node_def.op, node=node_def.name
+                    _missing_input_message(text, node), op=node_def.op, node=node_def.name
                 )
             if is_control:
                 external[key] = node
@@ -233,7 +233,7 @@ def _external_inputs(
     return external
 
 
-def _missing_input(text: str, node: Node | None) -> str:
+def _missing_input_message(text: str, node: Node | None) -> str:
     if node is None:
         return f"the input {text!r} does not exist: the graph has no node of this name"
     return f"the input {text!r} does not exist: {node.name!r} has {len(node.outputs)} outputs"
@@ -264,10 +264,10 @@ def _take_external_groups(
     return groups
 
 
-def _colocate(node: Node, places: Sequence[Node]) -> None:
-    names = dict.fromkeys([*node.attrs.get(_CLASS, ()), *(f"loc:@{p.name}" for p in places)])
+def _colocate(node: Node, members: Sequence[Node]) -> None:
+    names = dict.fromkeys([*node.attrs.get(_CLASS, ()), *(f"loc:@{p.name}" for p in members)])
     node.attrs[_CLASS] = tuple(names)
-    node.device = places[0].device or node.device
+    node.device = members[0].device or node.device
 
 
 def define_function(

@@ -37,14 +37,14 @@ def _define(
     request = decode(messages.Define, meta)
     session = find(request.session)
     definition = Definition(values, request.constants, request.devices, request.types)
-    with _defining(session, request, is_wanted) as graph:
+    with _define_once(session, request, is_wanted) as graph:
         if graph is not None:
             definition.add_to(graph)
     return (), b""
 
 
 @contextmanager
-def _defining(
+def _define_once(
     session: MasterSession,
     request: messages.Define | messages.DefineFunction | messages.Differentiate,
     is_wanted: IsWanted,
@@ -53,7 +53,7 @@ def _defining(
 
     A client whose deadline passed does not know whether its definition was added, and repeats it.
     """
-    with session.editing(request.timeout, is_wanted) as graph:
+    with session.edit_graph(request.timeout, is_wanted) as graph:
         if request.number and request.number <= session.last_definition:
             yield None
             return
@@ -68,7 +68,7 @@ def _define_function(
     request = decode(messages.DefineFunction, meta)
     session = find(request.session)
     body = Definition(values, request.constants, (), request.types)
-    with _defining(session, request, is_wanted) as graph:
+    with _define_once(session, request, is_wanted) as graph:
         if graph is not None:
             define_function(
                 graph, request.name, body, request.inputs, request.outputs, request.results
@@ -81,7 +81,7 @@ def _differentiate(
 ) -> CallResult:
     request = decode(messages.Differentiate, meta)
     session = find(request.session)
-    with _defining(session, request, is_wanted) as graph:
+    with _define_once(session, request, is_wanted) as graph:
         if graph is not None:
             session.last_gradients = _add_gradients(graph, request)
         return session.last_gradients
@@ -122,7 +122,7 @@ def _shapes(
     find: FindSession, meta: bytes, values: Sequence[Any], is_wanted: IsWanted
 ) -> CallResult:
     request = decode(messages.Names, meta)
-    with find(request.session).editing(request.timeout, is_wanted) as graph:
+    with find(request.session).edit_graph(request.timeout, is_wanted) as graph:
         return describe_outputs([_output(graph, name) for name in request.names]), b""
 
 
@@ -143,7 +143,7 @@ def _functions(
     find: FindSession, meta: bytes, values: Sequence[Any], is_wanted: IsWanted
 ) -> CallResult:
     request = decode(messages.Names, meta)
-    with find(request.session).editing(request.timeout, is_wanted) as graph:
+    with find(request.session).edit_graph(request.timeout, is_wanted) as graph:
         if not request.names:
             return (), encode(messages.Names(request.session, sorted(graph.functions)))
         selected = Graph()

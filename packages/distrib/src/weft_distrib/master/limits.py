@@ -49,7 +49,7 @@ class WaitLimit:
         return min(left, _LOOK_SECONDS)
 
     @contextmanager
-    def holding(self, lock: threading.RLock) -> Iterator[None]:
+    def hold_lock(self, lock: threading.RLock) -> Iterator[None]:
         """Hold the lock for planning a session inside the block.
 
         Raises: DeadlineExceededError, CancelledError: see `next_wait`.

@@ -146,12 +146,12 @@ class RemoteWorker:
     def abort(self, key: StepKey, error: errors.OpError) -> None:
         """See `WorkerLink`."""
         meta = key.pack(json.dumps(error.to_dict(), default=str).encode())
-        self._channel.call(methods.ABORT, meta, (), _NOBODY)
+        self._channel.call(methods.ABORT, meta, (), _IGNORE_REPLY)
 
     def forget(self, session: int) -> None:
         """See `WorkerLink`."""
         meta = encode(messages.SessionRequest(session))
-        self._channel.call(methods.FORGET, meta, (), _NOBODY)
+        self._channel.call(methods.FORGET, meta, (), _IGNORE_REPLY)
 
     def find(self, request: messages.Find, answer: Answer) -> None:
         """See `WorkerLink`."""
@@ -170,7 +170,7 @@ class AbortNotice:
         self._done(list(values), meta)
 
 
-class _Nobody:
+class _IgnoredReply:
     """Receiver that ignores the reply."""
 
     def __call__(self, values: Sequence[Any], meta: bytes) -> None:
@@ -180,4 +180,4 @@ class _Nobody:
         pass
 
 
-_NOBODY: Final = _Nobody()
+_IGNORE_REPLY: Final = _IgnoredReply()

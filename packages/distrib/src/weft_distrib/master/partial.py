@@ -13,7 +13,7 @@ from weft_distrib.protocol import messages
 from weft_exec.resources.rendezvous import Rendezvous, ends_of
 from weft_graph.passes.caller import CALLER
 from weft_tensor import errors
-from weft_tensor.memory import copied
+from weft_tensor.memory import copy_array
 
 Reply = Callable[[Sequence[Any]], None]
 Fail = Callable[[errors.OpError], None]
@@ -75,7 +75,7 @@ class PartialStep:
         for key, value in zip(request.fed, values, strict=True):
             self._rendezvous.send(key, value)
 
-        def got_all(result: list[Any]) -> None:
+        def finish_results(result: list[Any]) -> None:
             if request.complete:
                 self._call_when_over(lambda: self._deliver(result, reply, fail))
             else:
@@ -85,7 +85,7 @@ class PartialStep:
             # The step knows best why; what came here may only tell of another failure.
             self._call_when_over(lambda: self._end(fail, self._error or error))
 
-        FetchCollector(len(request.wanted), got_all, failed).receive(
+        FetchCollector(len(request.wanted), finish_results, failed).receive(
             self._rendezvous, request.wanted
         )
 
@@ -142,12 +142,12 @@ class FetchCollector:
         for index, key in enumerate(keys):
             rendezvous.receive(key, _FetchSlot(self, index))
 
-    def take(self, place: int, value: Any) -> None:
+    def take(self, index: int, value: Any) -> None:
         """Store a fetched value, whose arrays belong to the client from now on."""
         if isinstance(value, np.ndarray):
-            value = copied(np.asarray(value)) if value.ndim else value[()]
+            value = copy_array(np.asarray(value)) if value.ndim else value[()]
         with self._lock:
-            self._values[place] = value
+            self._values[index] = value
             self._left -= 1
             complete = self._left == 0
         if complete:
@@ -162,11 +162,11 @@ class FetchCollector:
 
 
 class _FetchSlot:
-    def __init__(self, gathered: FetchCollector, place: int) -> None:
-        self._gathered, self._place = gathered, place
+    def __init__(self, gathered: FetchCollector, index: int) -> None:
+        self._gathered, self._index = gathered, index
 
     def __call__(self, value: Any = None) -> None:
-        self._gathered.take(self._place, value)
+        self._gathered.take(self._index, value)
 
     def fail(self, error: BaseException) -> None:
         assert isinstance(error, errors.OpError)

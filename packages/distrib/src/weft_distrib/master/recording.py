@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 
 from weft_distrib.wire.methods import BEGIN, END, POLL, Record, TraceState, TraceTask
-from weft_distrib.worker.tracing import Passage
+from weft_distrib.worker.tracing import Transfer
 from weft_exec.resources.rendezvous import ends_of
 from weft_exec.tracing.step_trace import trace_time
 from weft_tensor import errors
@@ -72,7 +72,7 @@ class TaskRecords(NamedTuple):
 
     clock: Clock
     trace: Trace
-    transfers: Sequence[tuple[str, Passage]]
+    transfers: Sequence[tuple[str, Transfer]]
     steps: Sequence[tuple[str, str, int, int, bool]]
 
 
@@ -116,7 +116,7 @@ def record(
     finally:
         results = [link(TraceTask(END))[0] for link in begun]
     clocks[0] = Clock(0, 0)
-    tasks = [_parsed(clock, values) for clock, values in zip(clocks, results, strict=True)]
+    tasks = [_parse(clock, values) for clock, values in zip(clocks, results, strict=True)]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cluster.weft-trace"
         with Writer(path) as writer:
@@ -137,7 +137,7 @@ def estimate_clock(link: TaskLink) -> Clock:
     return best
 
 
-def _parsed(clock: Clock, values: Sequence[Any]) -> TaskRecords:
+def _parse(clock: Clock, values: Sequence[Any]) -> TaskRecords:
     """Return the records of a task. Raises: DataLossError: they are malformed."""
     try:
         content, document = (np.asarray(value, np.uint8).tobytes() for value in values)
@@ -147,7 +147,7 @@ def _parsed(clock: Clock, values: Sequence[Any]) -> TaskRecords:
             trace = load(path)
         read = json.loads(document)
         transfers = [
-            (str(step), Passage(str(key), int(at), int(nbytes), str(link), int(asked)))
+            (str(step), Transfer(str(key), int(at), int(nbytes), str(link), int(asked)))
             for step, key, at, nbytes, link, asked in read["transfers"]
         ]
         steps = [
@@ -163,14 +163,14 @@ def _parsed(clock: Clock, values: Sequence[Any]) -> TaskRecords:
 
 def merge(tasks: Sequence[TaskRecords], writer: Writer) -> None:
     """Write the records of several tasks on the clock of the first one."""
-    clocks = repaired_clocks(tasks)
+    clocks = repair_clocks(tasks)
     merger = _Merger(writer, tasks)
     for task, clock in zip(tasks, clocks, strict=True):
         merger.add(task, clock)
     merger.add_transfers(tasks, clocks)
 
 
-def repaired_clocks(tasks: Sequence[TaskRecords]) -> list[Clock]:
+def repair_clocks(tasks: Sequence[TaskRecords]) -> list[Clock]:
     """Return clocks for which no value arrives before it has left.
 
     The first clock stays as it is. Offsets move as little as that requires; the errors grow if they
@@ -366,7 +366,7 @@ class _Merger:
         if rows:
             self._writer.events(np.array(rows, EVENT))
 
-    def _link_lane(self, at: int, item: Passage) -> int:
+    def _link_lane(self, at: int, item: Transfer) -> int:
         sender, receiver = (device.partition("/device:")[0] for device in ends_of(item.key))
         name = f"{sender} → {receiver} ({item.link})"
         lane = self._links.get((at, name))

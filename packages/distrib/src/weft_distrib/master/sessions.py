@@ -38,7 +38,7 @@ from weft_exec.tracing.records import NodeRecord
 from weft_exec.tracing.step_trace import clock, trace_time
 from weft_graph import proto
 from weft_graph.ir.device_spec import DeviceParts
-from weft_graph.ir.gc_pause import paused_gc
+from weft_graph.ir.gc_pause import pause_gc
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import Part
@@ -97,8 +97,8 @@ class MasterSession:
       config: the options of the session.
       owner: the connection that may use the session; None for the server's own process.
     Attributes:
-      last_definition: the number of the last numbered definition; guarded by `editing`.
-      last_gradients: the reply to the last request for gradients; guarded by `editing`.
+      last_definition: the number of the last numbered definition; guarded by `edit_graph`.
+      last_gradients: the reply to the last request for gradients; guarded by `edit_graph`.
     """
 
     def __init__(
@@ -146,11 +146,11 @@ class MasterSession:
           is_wanted: returns True while the client waits for the result.
         Raises: OpError: see `read_graph`; or the wait was too long. The graph is then unchanged.
         """
-        with self.editing(timeout, is_wanted) as graph:
+        with self.edit_graph(timeout, is_wanted) as graph:
             read_graph(memoryview(segment), into=graph)
 
     @contextmanager
-    def editing(
+    def edit_graph(
         self, timeout: int = 0, is_wanted: Callable[[], bool] = lambda: True
     ) -> Iterator[Graph]:
         """Let a block read the graph or add nodes and functions; if it raises, they are removed.
@@ -160,7 +160,7 @@ class MasterSession:
         Raises: DeadlineExceededError, CancelledError: see `plan`.
         """
         limit = self._limit(timeout, is_wanted)
-        with limit.holding(self._planning):
+        with limit.hold_lock(self._planning):
             self._check_open()
             yield self._graph
             nodes = self._graph.nodes
@@ -193,7 +193,7 @@ class MasterSession:
         """
         self._check_open()
         limit = self._limit(request.timeout, is_wanted)
-        with limit.holding(self._planning):
+        with limit.hold_lock(self._planning):
             self._check_open()
             self._settle(limit)
             if len(self._planned) >= MAX_SIGNATURES:
@@ -206,7 +206,7 @@ class MasterSession:
             targets = [self._node(name) for name in request.targets]
             signature = next(self._numbers)
             planned = messages.Planned(signature)
-            with paused_gc():
+            with pause_gc():
                 if request.partial:
                     parts, planned.home, requirements = self._planner.partial_parts(
                         feeds, outputs, targets
@@ -235,7 +235,7 @@ class MasterSession:
         """
         self._check_open()
         limit = self._limit(request.timeout, lambda: True)
-        with limit.holding(self._planning):
+        with limit.hold_lock(self._planning):
             self._settle(limit)
             feeds = self._feeds(request.feeds)
             outputs = [self._output(name) for name in request.fetches]
@@ -258,7 +258,7 @@ class MasterSession:
             same_as = self._handles.get(key, 0)
             link.register(self.number, signature, messages, same_as, replies.of(task))
             feeds = sorted({feed for part in task_parts.values() for feed in part.feeds})
-            fetches = sorted({place for part in task_parts.values() for place in part.fetches})
+            fetches = sorted({index for part in task_parts.values() for index in part.fetches})
             shares.append(
                 _Share(task, link, tuple(feeds), tuple(fetches), _describe_waits(task_parts))
             )
@@ -299,7 +299,7 @@ class MasterSession:
         if not request.timeout and self._timeout:
             request = request._replace(timeout=self._timeout)
         if request.traced:
-            done = self._learning(done)
+            done = self._update_costs_before(done)
         step, running = self._new_step(planned, done, fail, self._drop_step)
         return StartedStep(step.cancel, step.begin(request, values, running, mine))
 
@@ -388,7 +388,7 @@ class MasterSession:
             )
         result.advance(request, values, reply, fail)
 
-    def _learning(self, done: Done) -> Done:
+    def _update_costs_before(self, done: Done) -> Done:
         """Return `done`, preceded by an update of the cost model from the trace of the step."""
 
         def learn(results: list[Any], meta: bytes) -> None:
@@ -536,7 +536,7 @@ class _Step:
         self._timer: Timer | None = None
         self._traced = False
         self._stats = proto.StepStats()
-        self._passages: list[tracing.Passage] = []
+        self._passages: list[tracing.Transfer] = []
 
     def begin(
         self,
@@ -579,8 +579,8 @@ class _Step:
                     )
                 )
                 return
-            for place, value in zip(share.fetches, results, strict=True):
-                self._results[place] = value
+            for index, value in zip(share.fetches, results, strict=True):
+                self._results[index] = value
             traced = tracing.unpack(meta, sent, actual) if self._traced else None
             with self._lock:
                 if traced is not None:
@@ -630,9 +630,9 @@ class _Step:
                 tracing.add_transfers(self._stats, self._passages)
             self._done(self._results, self._stats.SerializeToString() if self._traced else b"")
         else:
-            self._fail(self._naming(finish.error))
+            self._fail(self._add_node_name(finish.error))
 
-    def _naming(self, error: errors.OpError) -> errors.OpError:
+    def _add_node_name(self, error: errors.OpError) -> errors.OpError:
         """Add the node in which a lost task may have waited to an error that names no node."""
         if error.node is not None or not isinstance(error, errors.UnavailableError):
             return error

@@ -43,7 +43,7 @@ def infer_attributes(
     functions = {f.signature.name: f.signature for f in graph_def.library.function}
     types: dict[str, _OutputTypes | _ResultTypes] = {}
     for node_def in graph_def.node:
-        signature = _signature(_called(node_def), functions, library)
+        signature = _signature(_called_function(node_def), functions, library)
         if node_def.op in _WITH_CONDITION and node_def.input:
             _set_type(node_def, "Tcond", _type_of(node_def.input[0], types, external))
         if signature is not None:
@@ -60,7 +60,7 @@ def infer_attributes(
             types[node_def.name] = outputs
 
 
-def _called(node_def: proto.NodeDef) -> str:
+def _called_function(node_def: proto.NodeDef) -> str:
     """Return the name of the function that determines the results of a node, or None."""
     for name in _BRANCHES:
         if node_def.op in FUNCTIONAL and name in node_def.attr:

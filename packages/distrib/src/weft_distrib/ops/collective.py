@@ -16,7 +16,7 @@ from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import State, Traits
-from weft_graph.ops.shape_rules import unchanged
+from weft_graph.ops.shape_rules import same_shape
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, TensorShape
 
@@ -34,17 +34,17 @@ def _collective(differentiable: bool = False) -> Traits:
     )
 
 
-def _reduced(node: NodeSpec) -> Sequence[Dims]:
+def _reduce_shape(node: NodeSpec) -> Sequence[Dims]:
     kind = node.inputs[0].dtype.base_dtype
     if kind.is_complex and node.attrs["merge_op"] in ("Min", "Max"):
         raise errors.InvalidArgumentError(
             f"complex numbers have no order: merge_op must be Add or Mul for {kind.name}, got "
             f"{node.attrs['merge_op']}"
         )
-    return unchanged(node)
+    return same_shape(node)
 
 
-def _declared(node: NodeSpec) -> Sequence[Dims]:
+def _declared_shape(node: NodeSpec) -> Sequence[Dims]:
     return (node.attrs["shape"],)
 
 
@@ -61,7 +61,7 @@ register_op(
         "wait_for": "list(int) = []",
         **_HOW,
     },
-    _reduced,
+    _reduce_shape,
     traits=_collective(differentiable=True),
     doc="Return the tensors of all members of a group, merged element by element.",
 )
@@ -70,7 +70,7 @@ register_op(
     ("input: T",),
     ("data: T",),
     {"T": _ANY_TYPE, **_KEYS, "shape": "shape", **_HOW},
-    _declared,
+    _declared_shape,
     traits=_collective(),
     doc="Return the tensors of all members of a group, concatenated along the first axis.",
 )
@@ -79,7 +79,7 @@ register_op(
     ("input: T",),
     ("data: T",),
     {"T": _ANY_TYPE, **_KEYS, "shape": "shape", **_HOW},
-    _declared,
+    _declared_shape,
     traits=_collective(),
     doc="Send a tensor to all other members of a group.",
 )
@@ -88,7 +88,7 @@ register_op(
     (),
     ("data: T",),
     {"T": _ANY_TYPE, **_KEYS, "shape": "shape", **_HOW},
-    _declared,
+    _declared_shape,
     traits=_collective(),
     doc="Receive the tensor that one member sends to all members of its group.",
 )

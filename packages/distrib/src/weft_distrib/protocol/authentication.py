@@ -11,7 +11,7 @@ from weft_distrib.security.credentials import Credentials, Files
 from weft_distrib.security.loopback import numeric_host
 from weft_distrib.security.roles import Role, role_of
 from weft_distrib.wire.address import address_of
-from weft_distrib.wire.hello import ConnectionOptions, admitted, check_version
+from weft_distrib.wire.hello import ConnectionOptions, check_version, granted_role
 
 _TOKEN, _ROLE, _VERSION = "authorization", "weft-role", "weft-version"
 _BEARER = "Bearer "
@@ -60,7 +60,7 @@ def metadata(opening: ConnectionOptions, token: bytes) -> list[tuple[str, str]]:
     return [*pairs, (_TOKEN, _BEARER + token.decode())] if token else pairs
 
 
-def claimed_role(
+def parse_role(
     metadata: Iterable[tuple[str, str | bytes]], opening: ConnectionOptions, checked: bool = True
 ) -> Role:
     """Return the role of a caller according to its metadata, ignoring certificates.
@@ -73,7 +73,7 @@ def claimed_role(
     """
     pairs = dict(metadata)
     token = str(pairs.get(_TOKEN, "")).removeprefix(_BEARER).encode()
-    role = admitted(opening.credentials, token)
+    role = granted_role(opening.credentials, token)
     if checked:
         version = str(pairs.get(_VERSION, ""))
         check_version(opening.version, int(version) if version.isdecimal() else 0)

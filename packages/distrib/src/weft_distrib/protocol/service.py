@@ -16,8 +16,8 @@ from weft_distrib.protocol import messages
 from weft_distrib.protocol.authentication import (
     certified_role,
     channel_to,
-    claimed_role,
     metadata,
+    parse_role,
     server_credentials,
 )
 from weft_distrib.protocol.health import Health
@@ -127,7 +127,9 @@ class ControlServer:
             maximum_concurrent_rpcs=_THREADS,
         )
         credentials = opening.credentials
-        self._server.add_generic_rpc_handlers((_Door(handlers, opening), self.health.handler()))
+        self._server.add_generic_rpc_handlers(
+            (_AuthenticatingHandler(handlers, opening), self.health.handler())
+        )
         try:
             if credentials.secure:
                 self.port = self._server.add_secure_port(address, server_credentials(credentials))
@@ -147,7 +149,7 @@ class ControlServer:
         self._server.stop(grace)
 
 
-class _Door(grpc.GenericRpcHandler):  # type: ignore[misc]
+class _AuthenticatingHandler(grpc.GenericRpcHandler):  # type: ignore[misc]
     """Finds the handler of a call after checking its caller, before the request is received.
 
     gRPC looks up the handler when it has the metadata of a call. It receives the request after
@@ -170,11 +172,13 @@ class _Door(grpc.GenericRpcHandler):  # type: ignore[misc]
         method, handler = result
         invocation_metadata = handler_call_details.invocation_metadata or ()
         try:
-            role = claimed_role(invocation_metadata, self._opening, checked=method is not STATUS)
+            role = parse_role(invocation_metadata, self._opening, checked=method is not STATUS)
         except errors.OpError as error:
             return self._refusal(error)
         credentials = self._opening.credentials
-        return grpc.unary_unary_rpc_method_handler(_answering(method, handler, role, credentials))
+        return grpc.unary_unary_rpc_method_handler(
+            _make_handler(method, handler, role, credentials)
+        )
 
     def _refusal(self, error: errors.OpError) -> Any:
         reply = _error_reply(error)
@@ -186,7 +190,7 @@ class _Door(grpc.GenericRpcHandler):  # type: ignore[misc]
         return grpc.stream_unary_rpc_method_handler(refuse)
 
 
-def _answering(
+def _make_handler(
     method: Method, handler: Handler, claimed: Role, credentials: Credentials
 ) -> Callable[[bytes, Any], bytes]:
     def answer(request: bytes, context: Any) -> bytes:
@@ -277,7 +281,7 @@ class ControlClient:
             self._reached = False
             if error.code() is grpc.StatusCode.UNAVAILABLE:
                 self._probe(timeout)
-            raise self._translated(error, method, timeout) from error
+            raise self._translate_error(error, method, timeout) from error
         self._reached = True
         reply = decode(messages.Reply, data)
         if reply.error:
@@ -290,7 +294,7 @@ class ControlClient:
         where, limit = f"{self._peer} at {self._address}", min(timeout, _PROBE_SECONDS)
         probe(host, port, where, self._opening.credentials, limit)
 
-    def _translated(self, error: Any, method: Method, timeout: float) -> errors.OpError:
+    def _translate_error(self, error: Any, method: Method, timeout: float) -> errors.OpError:
         code, where = error.code(), f"{self._peer} at {self._address}"
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
             return errors.DeadlineExceededError(

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 DAYS: Final = 30.0
-_LEAST_DAYS: Final = 1 / (24 * 60)  # a minute; certificates count in seconds
-_MOST_DAYS: Final = 36_500.0
+_MIN_DAYS: Final = 1 / (24 * 60)  # a minute; certificates count in seconds
+_MAX_DAYS: Final = 36_500.0
 
 
 def make_certificates(folder: str | Path, tasks: dict[str, str], days: float = DAYS) -> list[Path]:
@@ -50,9 +50,9 @@ def make_certificates(folder: str | Path, tasks: dict[str, str], days: float = D
       >>> sorted(path.name for path in made)[:3]
       ['authority.crt', 'authority.key', 'client.crt']
     """
-    if not _LEAST_DAYS <= days <= _MOST_DAYS:
+    if not _MIN_DAYS <= days <= _MAX_DAYS:
         raise errors.InvalidArgumentError(
-            f"days must be between one minute and {_MOST_DAYS:g} days, got {days:g} days"
+            f"days must be between one minute and {_MAX_DAYS:g} days, got {days:g} days"
         )
     base = Path(folder)
     base.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -109,7 +109,7 @@ class Authority:
         builder = _builder("weft development authority", key, days)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), True)
         builder = builder.add_extension(_usage(signs=True), True)
-        self._write("authority", key, _signed(builder.issuer_name(_name()), key))
+        self._write("authority", key, _sign(builder.issuer_name(_name()), key))
 
     def _read(self) -> tuple[EllipticCurvePrivateKey, x509.Certificate]:
         from cryptography import x509
@@ -151,7 +151,7 @@ class Authority:
             .add_extension(_signer(self._certificate), False)
             .issuer_name(self._certificate.subject)
         )
-        self._write(name, key, _signed(builder, self._key))
+        self._write(name, key, _sign(builder, self._key))
 
     def write_tokens(self) -> None:
         """Create `token`, unless it exists, and `client.token`."""
@@ -204,7 +204,7 @@ def _builder(subject: str, key: EllipticCurvePrivateKey, days: float) -> x509.Ce
     )
 
 
-def _signed(builder: x509.CertificateBuilder, key: EllipticCurvePrivateKey) -> x509.Certificate:
+def _sign(builder: x509.CertificateBuilder, key: EllipticCurvePrivateKey) -> x509.Certificate:
     from cryptography.hazmat.primitives import hashes
 
     return builder.sign(key, hashes.SHA256())

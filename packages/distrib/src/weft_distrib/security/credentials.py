@@ -103,7 +103,7 @@ class Credentials:
         If they cannot be read now, the last valid contents.
         """
         with self._lock:
-            if self._changed():
+            if self._have_changed():
                 try:
                     self._read()
                 except errors.OpError as error:  # such as between two writes
@@ -116,14 +116,14 @@ class Credentials:
         assert self._contexts is not None
         return self._contexts
 
-    def _changed(self) -> bool:
+    def _have_changed(self) -> bool:
         return self._stamp != tuple(map(_stamp, self.paths))
 
     def _read(self) -> None:
         stamp = tuple(map(_stamp, self.paths))
         files = Files(*map(_content, self.paths))
         if self.paths[3]:
-            files = files._replace(token=_checked_token(files.token, self.paths[3]))
+            files = files._replace(token=_check_token(files.token, self.paths[3]))
         if self.secure:
             self._contexts = self._create_contexts()
         self._files, self._stamp = files, stamp
@@ -219,7 +219,7 @@ def _content(path: str) -> bytes:
         raise errors.NotFoundError(f"credentials cannot be read from {path}: {error}") from error
 
 
-def _checked_token(content: bytes, path: str) -> bytes:
+def _check_token(content: bytes, path: str) -> bytes:
     token = content.strip()
     if not _MIN_TOKEN_BYTES <= len(token) <= _MAX_TOKEN_BYTES or not token.isascii():
         raise errors.InvalidArgumentError(

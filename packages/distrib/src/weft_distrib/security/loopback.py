@@ -52,15 +52,15 @@ class PublishedToken:
         self._entries: list[_Entry] = []
         directory = _private_directory()
         _published.add(self)
-        with _locked(directory):
+        with _lock_directory(directory):
             _remove_stale(directory)
             for port in ports:
-                self._entries.append(_written(directory / _name(host, port), token))
+                self._entries.append(_write_entry(directory / _name(host, port), token))
 
     def withdraw(self) -> None:
         """Remove the published token; call this before the ports are closed."""
         for path, file in self._entries:
-            with suppress(OSError), _locked(path.parent):  # removed by others
+            with suppress(OSError), _lock_directory(path.parent):  # removed by others
                 if os.path.samestat(os.fstat(file), os.lstat(path)):
                     path.unlink()
         self.release()
@@ -93,7 +93,7 @@ def numeric_host(host: str) -> str:
     return _ADDRESSES.get(host, host)
 
 
-def published_token(host: str, port: int) -> bytes:
+def find_published_token(host: str, port: int) -> bytes:
     """Return the token that a running server of this user has published; b"" if there is none.
 
     Args:
@@ -138,7 +138,7 @@ def _private_directory() -> Path:
             with suppress(FileExistsError):
                 directory.mkdir(mode=0o700)
             _check_private(directory)
-            with _locked(directory):
+            with _lock_directory(directory):
                 tempfile.TemporaryFile(dir=directory).close()
             return directory
         except OSError as error:
@@ -165,7 +165,7 @@ def _is_private(result: os.stat_result) -> bool:
 
 
 @contextmanager
-def _locked(directory: Path) -> Iterator[None]:
+def _lock_directory(directory: Path) -> Iterator[None]:
     """Hold a lock on a directory while files are added or removed."""
     file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
@@ -184,7 +184,7 @@ def _try_lock(file: int) -> bool:
     return True
 
 
-def _written(path: Path, token: bytes) -> _Entry:
+def _write_entry(path: Path, token: bytes) -> _Entry:
     """Create a file that has its content, mode and lock from the moment when its name appears."""
     file, temporary = tempfile.mkstemp(dir=path.parent)  # new, and of mode 0600
     try:

@@ -112,7 +112,7 @@ class AllReduceOptimizer(Optimizer):
         with name_scope(self._name):
             # The last gradients are there first, and are on their way while others are computed.
             for bucket in self._buckets(list(enumerate(pairs))[::-1]):
-                for (i, _), mean in zip(bucket, self._reduced(bucket), strict=True):
+                for (i, _), mean in zip(bucket, self._all_reduce_bucket(bucket), strict=True):
                     means[i] = mean
         mean_pairs = [(means[i], var) for i, (_, var) in enumerate(pairs)]
         updated: Node = self._opt.apply_gradients(mean_pairs, global_step, name)
@@ -134,11 +134,11 @@ class AllReduceOptimizer(Optimizer):
             filled, kind = filled + size, bucket_key
         yield bucket
 
-    def _reduced(self, bucket: list[Any]) -> list[Any]:
+    def _all_reduce_bucket(self, bucket: list[Any]) -> list[Any]:
         grads = [grad for _, (grad, _) in bucket]
         with device(bucket[0][1][1].device):
             if isinstance(grads[0], IndexedSlices):
-                return [self._gathered(grads[0])]
+                return [self._all_gather_rows(grads[0])]
             if len(grads) == 1:
                 return [self._mean(grads[0])]
             sizes = [grad.shape.num_elements() for grad in grads]
@@ -149,7 +149,7 @@ class AllReduceOptimizer(Optimizer):
     def _mean(self, value: Output) -> Output:
         return all_reduce(value, *self._keys(), "Add", "Div", **self._options)
 
-    def _gathered(self, grad: IndexedSlices) -> IndexedSlices:
+    def _all_gather_rows(self, grad: IndexedSlices) -> IndexedSlices:
         """Gather the rows of all replicas, which must have the same number of rows."""
         rows = all_gather(grad.values / self._replicas, *self._keys(), **self._options)
         indices = all_gather(grad.indices, *self._keys(), **self._options)

@@ -114,13 +114,13 @@ class _ReplicaDevices:
             return node.device
         requested_parts = DeviceSpec.from_string(node.device or "").parts
         if self._is_state(node):
-            place = self._ps
-            untold = requested_parts.task is None and place.task is None
-            if place.job and requested_parts.job in (None, place.job) and untold:
-                place = place._replace(task=self._strategy(node))
+            device = self._ps
+            untold = requested_parts.task is None and device.task is None
+            if device.job and requested_parts.job in (None, device.job) and untold:
+                device = device._replace(task=self._strategy(node))
         else:
-            place = self._worker
-        return place.merge(requested_parts).to_string()
+            device = self._worker
+        return device.merge(requested_parts).to_string()
 
 
 def replica_device_setter(

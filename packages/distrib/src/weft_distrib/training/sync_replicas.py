@@ -32,7 +32,7 @@ _GRACE_SECONDS = 0.5
 """Seconds that the last update may take when training has ended."""
 
 
-class _Gathered(NamedTuple):
+class _Aggregation(NamedTuple):
     """The aggregation of one variable's gradients: the accumulator and its device."""
 
     accumulator: ConditionalAccumulator | SparseConditionalAccumulator
@@ -91,7 +91,7 @@ class SyncReplicasOptimizer(Optimizer):
         self._total = total
         self._tokens_per_step = max(total, replicas_to_aggregate)
         self._averages, self._averaged = variable_averages, variables_to_average
-        self._gathered: list[_Gathered] = []
+        self._gathered: list[_Aggregation] = []
         self._global_step: Any = None
         self._local_step: Any = None
         self._tokens: FIFOQueue | None = None
@@ -137,8 +137,8 @@ class SyncReplicasOptimizer(Optimizer):
 
     def _make_local_step(self, global_step: Any) -> None:
         # With the replica's other nodes, whatever spreads variables over parameter servers.
-        place = no_op("local_step_place").device
-        with name_scope(None), device(None), device(place):
+        accumulator_device = no_op("local_step_place").device
+        with name_scope(None), device(None), device(accumulator_device):
             self._local_step = Variable(
                 initial_value=0,
                 trainable=False,
@@ -168,7 +168,7 @@ class SyncReplicasOptimizer(Optimizer):
         )
         nodes.append(accumulator.apply_grad(grad, self._local_step))
         means.append((accumulator.take_grad(self._required), var))
-        self._gathered.append(_Gathered(accumulator, var.device))
+        self._gathered.append(_Aggregation(accumulator, var.device))
 
     def _gather_rows(self, grad: Any, var: Any, nodes: list[Node], means: list[Any]) -> None:
         accumulator = SparseConditionalAccumulator(
@@ -178,7 +178,7 @@ class SyncReplicasOptimizer(Optimizer):
         mean = accumulator.take_grad(self._required)
         rows = IndexedSlices(mean.values, mean.indices, mean.shape)
         means.append((rows, var))
-        self._gathered.append(_Gathered(accumulator, var.device))
+        self._gathered.append(_Aggregation(accumulator, var.device))
 
     def _make_tokens(self, global_step: Any, updated: Node) -> None:
         with colocate_with(None, ignore_existing=True), device(global_step.device):
@@ -214,8 +214,8 @@ class SyncReplicasOptimizer(Optimizer):
     def _make_inits(self, global_step: Any) -> None:
         with name_scope("init"):
             set_steps = []
-            for accumulator, place in self._gathered:
-                with device(place):
+            for accumulator, accumulator_device in self._gathered:
+                with device(accumulator_device):
                     set_steps.append(accumulator.set_global_step(cast(global_step, dtypes.int64)))
             assert self._local_step_init is not None
             self._chief_init = group(self._local_step_init, *set_steps)
@@ -228,7 +228,7 @@ class SyncReplicasOptimizer(Optimizer):
 
         Raises: FailedPreconditionError: `apply_gradients` has not been called.
         """
-        queue_runner: QueueRunner = self._applied(self._runner)
+        queue_runner: QueueRunner = self._apply_value(self._runner)
         return queue_runner
 
     def get_init_tokens_op(self, num_tokens: int = -1) -> Node:
@@ -241,7 +241,7 @@ class SyncReplicasOptimizer(Optimizer):
           FailedPreconditionError: `apply_gradients` has not been called.
           InvalidArgumentError: with so few tokens, replicas would wait forever.
         """
-        tokens = self._applied(self._tokens)
+        tokens = self._apply_value(self._tokens)
         needed = self._required - self._total
         if num_tokens == -1:
             num_tokens = self._required
@@ -266,7 +266,7 @@ class SyncReplicasOptimizer(Optimizer):
         """
         return _SyncReplicasHook(self, is_chief, num_tokens)
 
-    def _applied(self, value: Any) -> Any:
+    def _apply_value(self, value: Any) -> Any:
         if value is None:
             raise errors.FailedPreconditionError("call apply_gradients first")
         return value
@@ -274,19 +274,19 @@ class SyncReplicasOptimizer(Optimizer):
     @property
     def local_step_init_op(self) -> Node:
         """The node that sets the step of a replica other than the chief."""
-        node: Node = self._applied(self._local_step_init)
+        node: Node = self._apply_value(self._local_step_init)
         return node
 
     @property
     def chief_init_op(self) -> Node:
         """The node that sets the step of the chief and of the accumulators."""
-        node: Node = self._applied(self._chief_init)
+        node: Node = self._apply_value(self._chief_init)
         return node
 
     @property
     def ready_for_local_init_op(self) -> Output:
         """The node that returns the names of uninitialized global variables."""
-        output: Output = self._applied(self._ready_for_local_init)
+        output: Output = self._apply_value(self._ready_for_local_init)
         return output
 
     # ------------------------------------------------------------------- delegation

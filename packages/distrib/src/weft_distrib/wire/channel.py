@@ -26,11 +26,11 @@ from weft_distrib.wire.frames import (
     Message,
     Outbox,
 )
-from weft_distrib.wire.memory import SHARED_BYTES, Mapped, Pool, SharedValue, is_shared
+from weft_distrib.wire.memory import SHARED_BYTES, BlockMap, Pool, SharedValue, is_shared
 from weft_distrib.wire.streams import LocalStream, Stream
 from weft_distrib.wire.traffic import Counters, Traffic, carried
-from weft_distrib.wire.values import Packed
-from weft_graph.ir.interrupts import uninterrupted
+from weft_distrib.wire.values import ValueLayout
+from weft_graph.ir.interrupts import defer_interrupts
 from weft_tensor import errors
 
 _log = logging.getLogger("weft")
@@ -41,7 +41,7 @@ MAX_VALUES_BYTES: Final = 1 << 36
 MAX_CALLS: Final = 1 << 16
 """Maximum number of pending calls of one connection."""
 
-_OWN_BYTES = 1 << 18
+_MAX_DIRECT_SEND_BYTES = 1 << 18
 """Maximum number of bytes that a calling thread sends itself; the writer thread sends the rest."""
 
 _IDLE_SECONDS = 5.0
@@ -145,13 +145,13 @@ class Channel:
         self._serve = serve
         self._loss_listeners: dict[Any, OnLost] = {}
         self._pool: Pool | None = None
-        self._mapped: Mapped | None = None
+        self._mapped: BlockMap | None = None
         # The writer's queue: None for data to send, a message whose values are to be copied, or the
         # number of a free block. Finalizers of arrays use it, whatever lock their thread holds.
         self._work: SimpleQueue[Message | int | None] = SimpleQueue()
         if isinstance(stream, LocalStream):
             self._pool = Pool(self._send_block)
-            self._mapped = Mapped(stream.next_file, self._work.put)
+            self._mapped = BlockMap(stream.next_file, self._work.put)
         self._inbox = Inbox(limit, mapped=self._mapped)
         self._outbox = Outbox()
         self._lock = threading.Lock()
@@ -302,7 +302,7 @@ class Channel:
             return
         self._count(self._outbox.add(message))
 
-    def _count(self, packed: Packed) -> None:
+    def _count(self, packed: ValueLayout) -> None:
         counters = self._counters
         counters.sent += 1
         counters.sent_bytes += packed.nbytes
@@ -311,15 +311,15 @@ class Channel:
 
     def _send(self) -> None:
         """Send as much as the socket accepts now; the writer thread sends the rest."""
-        with uninterrupted():  # else the sent part of a frame would be unknown
-            self._send_at_once()
+        with defer_interrupts():  # else the sent part of a frame would be unknown
+            self._wake_sender()
 
-    def _send_at_once(self) -> None:
+    def _wake_sender(self) -> None:
         with self._lock:
             if self._sending:
                 return
             self._sending = True
-        left = _OWN_BYTES
+        left = _MAX_DIRECT_SEND_BYTES
         while left > 0:
             count = self._send_frames(wait=False)
             if count is None:
@@ -382,7 +382,7 @@ class Channel:
             else:
                 # Release copied values before sending: when the reply arrives, their owner must
                 # hold the only reference, or an in-place update would copy.
-                work = self._copied(work)
+                work = self._copy_to_shared_memory(work)
                 self._add_copied(work)
             del work  # else its values live on until the next
 
@@ -404,7 +404,7 @@ class Channel:
             self._stream.attach(file)
             self._outbox.add(Message(BLOCK, False, number))
 
-    def _copied(self, message: Message) -> Message:
+    def _copy_to_shared_memory(self, message: Message) -> Message:
         """Return a message whose large values are in shared memory, as far as there is room."""
         values = [(self._share(v) or v) if is_shared(v) else v for v in message.values]
         return message._replace(values=values)

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from weft_distrib.wire.memory import Mapped
-from weft_distrib.wire.values import Packed, Slot, describe, pack
+from weft_distrib.wire.memory import BlockMap
+from weft_distrib.wire.values import Slot, ValueLayout, describe, pack
 from weft_tensor import errors
 
 HEAD, DATA, CANCEL, PING, PONG = 1, 2, 3, 4, 5
@@ -28,7 +28,7 @@ FRAME_BYTES: Final = _FRAME.size
 """Size of the header of a frame, in bytes."""
 
 
-_NOTHING: Final = Packed(b"", [])
+_NOTHING: Final = ValueLayout(b"", [])
 
 
 def call_bytes(frame: bytes | bytearray, limit: int) -> int:
@@ -75,7 +75,7 @@ class Outbox:
         self._bulk: deque[_Outgoing] = deque()
         self._frame: list[memoryview] = []
 
-    def add(self, message: Message) -> Packed:
+    def add(self, message: Message) -> ValueLayout:
         """Queue a message; its head is sent after earlier heads.
 
         Of a call that is cancelled, no more values are sent.
@@ -164,7 +164,7 @@ class Inbox:
     """
 
     def __init__(
-        self, limit: int, head_limit: int = MAX_HEAD_BYTES, mapped: Mapped | None = None
+        self, limit: int, head_limit: int = MAX_HEAD_BYTES, mapped: BlockMap | None = None
     ) -> None:
         self.limit, self.head_limit = limit, head_limit
         self._mapped = mapped
@@ -284,7 +284,7 @@ class _Incoming:
         if remaining:
             self._targets.appendleft(remaining)
 
-    def read_head(self, limit: int, mapped: Mapped | None) -> None:
+    def read_head(self, limit: int, mapped: BlockMap | None) -> None:
         head = self._whole
         self._code, count, length = _HEAD.unpack_from(head)
         start = _HEAD.size + length

@@ -7,7 +7,7 @@ import struct
 from typing import Any, Final, NamedTuple
 
 from weft_distrib.security.credentials import Credentials
-from weft_distrib.security.loopback import numeric_host, published_token
+from weft_distrib.security.loopback import find_published_token, numeric_host
 from weft_distrib.security.machine import has_shared_memory
 from weft_distrib.security.roles import Role
 from weft_tensor import errors
@@ -112,7 +112,7 @@ class ConnectionOptions:
         credentials = self.credentials
         if credentials.token or credentials.secure:
             return credentials.token
-        return published_token(host, port)
+        return find_published_token(host, port)
 
     def admit(self, hello: Hello, incarnation: int, certified: Role) -> Role:
         """Return the role of an admitted caller.
@@ -126,7 +126,7 @@ class ConnectionOptions:
           AbortedError: the caller expects another incarnation of this task.
         """
         check_version(self.version, hello.version)
-        role = admitted(self.credentials, hello.token)
+        role = granted_role(self.credentials, hello.token)
         is_client = hello.role is Role.CLIENT and hello.incarnation == ANY_INCARNATION
         if hello.incarnation != incarnation and not is_client:
             raise errors.AbortedError("the task was restarted since it was last seen")
@@ -163,7 +163,7 @@ def check_version(own_version: int, peer_version: int) -> None:
         )
 
 
-def admitted(credentials: Credentials, token: bytes) -> Role:
+def granted_role(credentials: Credentials, token: bytes) -> Role:
     """Return the role that a token grants.
 
     Raises: UnauthenticatedError: the token is wrong, or missing although one is required.

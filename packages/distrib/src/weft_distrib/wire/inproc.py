@@ -20,7 +20,7 @@ INPROC: Final = "inproc"
 in `Traffic`.
 """
 
-_HELD_BYTES = 1 << 16
+_PIPE_BYTES = 1 << 16
 """Maximum number of bytes that one direction buffers without blocking the writer."""
 
 
@@ -31,7 +31,7 @@ class _Pipe:
         self._changed = threading.Condition()
         self._chunks: deque[memoryview] = deque()
         self._writes: deque[memoryview] = deque()
-        self._room = _HELD_BYTES
+        self._room = _PIPE_BYTES
         self._closed = False
 
     def send(self, buffers: Sequence[memoryview], wait: bool) -> int:

@@ -34,7 +34,7 @@ from weft_tensor import errors
 _log = logging.getLogger("weft")
 
 _BACKLOG = 512
-_ASKED = 4
+_PINGS_PER_LEASE = 4
 """Number of pings during a lease."""
 
 _MAX_CONNECTIONS = 8192
@@ -190,7 +190,7 @@ class _Lease:
     """Pings the other end of a connection, and closes it if there is no sign of life."""
 
     def __init__(self, channel: Channel, seconds: float) -> None:
-        self._channel, self._pause = channel, seconds / _ASKED
+        self._channel, self._pause = channel, seconds / _PINGS_PER_LEASE
         self._last_heard = self._silent = 0
         self._timer: Timer | None = None
 
@@ -209,8 +209,8 @@ class _Lease:
         channel = self._channel
         self._silent = 0 if channel.heard != self._last_heard else self._silent + 1
         self._last_heard = channel.heard
-        if self._silent >= _ASKED:
-            seconds = _ASKED * self._pause
+        if self._silent >= _PINGS_PER_LEASE:
+            seconds = _PINGS_PER_LEASE * self._pause
             channel.close(
                 errors.UnavailableError(
                     f"{channel.peer} is lost: it sent nothing for {seconds:g} s"
@@ -226,10 +226,10 @@ class _Handshake:
 
     def __init__(self, serve: Serve, admit: Callable[[Hello], Admission]) -> None:
         self._serve, self._admit = serve, admit
-        self._greeted = False
+        self._do_handshake = False
 
     def serve(self, call: Call) -> None:
-        if self._greeted:
+        if self._do_handshake:
             self._serve(call)
             return
         try:
@@ -240,7 +240,7 @@ class _Handshake:
             call.fail(error)
             call.channel.close(error)
             return
-        self._greeted = True
+        self._do_handshake = True
         call.channel.caller = admission.role
         call.reply(meta=admission.meta)
 
@@ -281,7 +281,7 @@ def dial(
     token = opening.token_for(*address)
     near = reach_inproc(incarnation) if opening.inproc else None
     if near is not None:
-        return _greeted(near, peer, opening.hello(incarnation, token), timeout)[0]
+        return _do_handshake(near, peer, opening.hello(incarnation, token), timeout)[0]
     sock = opening.connect(address, peer, timeout)
     context = opening.credentials.contexts()[1] if opening.credentials.secure else None
     stream = stream_of(sock, context, peer, address[0])
@@ -295,18 +295,18 @@ def dial(
         raise
     offer = OFFER if opening.local else b""
     hello = opening.hello(incarnation, token, offer)
-    channel, reply = _greeted(stream, peer, hello, timeout)
+    channel, reply = _do_handshake(stream, peer, hello, timeout)
     local = reach(Invitation.unpack(reply).name) if opening.local and reply else None
     if local is None:
         return channel
     ticket = Invitation.unpack(reply).ticket
     try:
-        return _greeted(LocalStream(local), peer, hello._replace(offer=ticket), timeout)[0]
+        return _do_handshake(LocalStream(local), peer, hello._replace(offer=ticket), timeout)[0]
     finally:
         channel.close()
 
 
-def _greeted(stream: Stream, peer: str, hello: Hello, timeout: float) -> tuple[Channel, bytes]:
+def _do_handshake(stream: Stream, peer: str, hello: Hello, timeout: float) -> tuple[Channel, bytes]:
     """Do the handshake on a stream; return the channel, and the reply of the other end."""
     channel = Channel(stream, peer)
     try:

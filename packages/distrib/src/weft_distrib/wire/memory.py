@@ -1,7 +1,7 @@
 """Shared memory between the ends of a connection: blocks to which sent values are copied.
 
 Each end has blocks for the values that it sends (`Pool`) and maps those of the other end
-(`Mapped`). A block is an anonymous file, which can only be opened through a descriptor that was
+(`BlockMap`). A block is an anonymous file, which can only be opened through a descriptor that was
 passed. It contains one value at a time, from the copy by the sender until the receiver has released
 the last array over it.
 """
@@ -240,7 +240,7 @@ class _Lease(np.ndarray[Any, Any]):
         end()
 
 
-class Mapped:
+class BlockMap:
     """The blocks of the other end of a connection, mapped into this process.
 
     Args:
@@ -269,7 +269,7 @@ class Mapped:
                 raise errors.ResourceExhaustedError(
                     f"block {number} exceeds the maximum number of blocks, or was announced twice"
                 )
-            self._blocks[number] = mmap.mmap(file, _checked_size(file))
+            self._blocks[number] = mmap.mmap(file, _check_size(file))
         except (OSError, ValueError) as error:
             raise errors.DataLossError(f"block {number} cannot be mapped: {error}") from error
         finally:
@@ -302,7 +302,7 @@ class Mapped:
         self._blocks.clear()
 
 
-def _checked_size(file: int) -> int:
+def _check_size(file: int) -> int:
     """Return the size of a memory file, after checking that it cannot shrink while it is mapped.
 
     Raises: OSError, ValueError: the file is not such a file.

@@ -190,7 +190,7 @@ class _Newcomer:
                 self._certified, self.events = self.stream.try_begin()
             if self._certified is None or not self._read_frame():
                 return None
-            return self._admitted(self._certified)
+            return self._admit_hello(self._certified)
         except errors.OpError as error:
             self._refuse(error)
             return None
@@ -208,7 +208,7 @@ class _Newcomer:
                 return False
             self._frame += data
 
-    def _admitted(self, certified: Role) -> Admission:
+    def _admit_hello(self, certified: Role) -> Admission:
         message = _only_message(self._frame)
         self.call = message.call
         if message.code != HELLO:

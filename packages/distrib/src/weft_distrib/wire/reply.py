@@ -5,7 +5,7 @@ from __future__ import annotations
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from weft_graph.ir.interrupts import taken
+from weft_graph.ir.interrupts import take_item
 
 
 class Reply:
@@ -32,7 +32,7 @@ class Reply:
         """
         if self._outcome is None:
             try:
-                self._outcome = taken(self._queue, seconds)
+                self._outcome = take_item(self._queue, seconds)
             except Empty:
                 return False
         return True

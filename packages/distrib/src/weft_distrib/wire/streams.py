@@ -30,7 +30,7 @@ _MAX_WAITING = 1024
 _RECORD_BYTES = 1 << 14
 """Maximum size of a TLS record, in bytes."""
 
-_TOGETHER_BYTES = 1 << 16
+_MAX_COALESCED_BYTES = 1 << 16
 """Number of bytes for which a reader waits if that many are certain to arrive."""
 
 _ANCILLARY_BYTES = socket.CMSG_SPACE(4 * _MAX_FILES)
@@ -282,9 +282,9 @@ class TlsStream(_NonBlockingSocket):
         except ssl.SSLError as error:
             self._wait_for_close()
             raise refusal(error, self._peer) from error
-        return self._begun()
+        return self._ensure_handshake()
 
-    def _begun(self) -> Role:
+    def _ensure_handshake(self) -> Role:
         self._sock.setblocking(False)
         names = (self._sock.getpeercert() or {}).get("subjectAltName", ())
         self._role = role_of({str(name[1]) for name in names if name[0] == "URI"})
@@ -301,7 +301,7 @@ class TlsStream(_NonBlockingSocket):
             return None, selectors.EVENT_WRITE
         except ssl.SSLError as error:
             raise refusal(error, self._peer) from error
-        return self._begun(), _READS
+        return self._ensure_handshake(), _READS
 
     def _receive(self, size: int) -> bytes:
         try:
@@ -323,7 +323,7 @@ class TlsStream(_NonBlockingSocket):
         """See `Stream`; reads as many small TLS records as are available."""
         size = len(buffer)
         certain = size > BUFFER_BYTES
-        enough = _TOGETHER_BYTES if certain else 1
+        enough = _MAX_COALESCED_BYTES if certain else 1
         count = 0
         while count < size:
             if self._dry:
@@ -381,7 +381,7 @@ class TlsStream(_NonBlockingSocket):
 
         OpenSSL may already have buffered a part of the record.
         """
-        batch_bytes = max(min(certain - 2 * _RECORD_BYTES, _TOGETHER_BYTES), 1)
+        batch_bytes = max(min(certain - 2 * _RECORD_BYTES, _MAX_COALESCED_BYTES), 1)
         if batch_bytes != self._batch_bytes:
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, batch_bytes)
             self._batch_bytes = batch_bytes

@@ -52,7 +52,7 @@ class Counters:
         )
 
 
-class Carried:
+class TrafficTotals:
     """Totals over all connections of this process, including those that have ended."""
 
     def __init__(self) -> None:
@@ -79,4 +79,4 @@ class Carried:
             return received, self._sent + sum(item.sent_bytes for item in self._open)
 
 
-carried: Final = Carried()
+carried: Final = TrafficTotals()

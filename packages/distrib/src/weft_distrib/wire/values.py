@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from weft_distrib.wire.memory import Mapped, SharedValue
+from weft_distrib.wire.memory import BlockMap, SharedValue
 from weft_exec.devices.device import LARGE_BYTES
 from weft_exec.resources.rendezvous import DEAD
 from weft_tensor import dtypes, errors
@@ -52,7 +52,7 @@ class Pieces:
         return np.frombuffer(b"".join(self.buffers), np.uint8)
 
 
-class Packed(NamedTuple):
+class ValueLayout(NamedTuple):
     """The layout of the values of a message.
 
     Attributes:
@@ -70,7 +70,7 @@ class Packed(NamedTuple):
     copied: int = 0
 
 
-def pack(values: Sequence[Any]) -> Packed:
+def pack(values: Sequence[Any]) -> ValueLayout:
     """Compute the layout of values, without copying large ones.
 
     Args:
@@ -93,7 +93,7 @@ def pack(values: Sequence[Any]) -> Packed:
             descriptions.append(_DESCRIPTION.pack(0, 0, _DEAD_FLAG, 0))
             continue
         if isinstance(value, SharedValue):
-            descriptions.append(_described(value))
+            descriptions.append(_encode_header(value))
             shared += value.nbytes
             continue
         if isinstance(value, Pieces):
@@ -119,10 +119,10 @@ def pack(values: Sequence[Any]) -> Packed:
         if not (small or (array.flags.c_contiguous and not array.dtype.hasobject)):
             copied += data.nbytes
     head = b"".join([*descriptions, *inline])
-    return Packed(head, bulk, nbytes + shared, shared, copied)
+    return ValueLayout(head, bulk, nbytes + shared, shared, copied)
 
 
-def _described(value: SharedValue) -> bytes:
+def _encode_header(value: SharedValue) -> bytes:
     rank = len(value.shape)
     fixed = _DESCRIPTION.pack(_code_of(value.dtype), rank, _SHARED_FLAG, value.nbytes)
     return fixed + struct.pack(f"<{rank}q", *value.shape) + _BLOCK.pack(value.block)
@@ -253,7 +253,7 @@ def _strings(data: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def describe(
-    head: memoryview, count: int, limit: int, mapped: Mapped | None = None
+    head: memoryview, count: int, limit: int, mapped: BlockMap | None = None
 ) -> tuple[list[Slot], int, int]:
     """Parse the descriptions of values in a head; return also the sizes of both.
 

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from weft_distrib.wire.methods import StepKey
-from weft_distrib.worker.tracing import Passage
+from weft_distrib.worker.tracing import Transfer
 from weft_exec.tracing.step_trace import EPOCH, StepTrace
 from weft_tensor import errors
 
@@ -25,7 +25,7 @@ _MAX_READINGS: Final = 1 << 23
 """Number of readings of the clock after which a task records no further steps."""
 
 
-class _Whole(NamedTuple):
+class _MasterStep(NamedTuple):
     """A step as its master saw it; times in nanoseconds since the epoch."""
 
     key: StepKey
@@ -52,8 +52,8 @@ class TaskRecording:
         self._task = task
         self._limit = steps
         self._end = time.monotonic() + _MAX_SECONDS
-        self._parts: list[tuple[StepKey, StepTrace, Sequence[Passage]]] = []
-        self._wholes: list[_Whole] = []
+        self._parts: list[tuple[StepKey, StepTrace, Sequence[Transfer]]] = []
+        self._wholes: list[_MasterStep] = []
         self._num_readings = 0
         self._lock = threading.Lock()
 
@@ -73,7 +73,7 @@ class TaskRecording:
         """Number of recorded steps that have ended."""
         return self._limit if self.is_full else max(len(self._parts), len(self._wholes))
 
-    def add(self, key: StepKey, trace: StepTrace, passages: Sequence[Passage]) -> None:
+    def add(self, key: StepKey, trace: StepTrace, passages: Sequence[Transfer]) -> None:
         """Add the parts of a step that this task ran."""
         num_readings = sum([len(run[3]) for log in trace.logs.values() for run in log.runs])
         with self._lock:
@@ -89,13 +89,13 @@ class TaskRecording:
         """
         with self._lock:
             if len(self._wholes) < self._limit:
-                self._wholes.append(_Whole(key, label, start + EPOCH, end + EPOCH, failed))
+                self._wholes.append(_MasterStep(key, label, start + EPOCH, end + EPOCH, failed))
 
     def encode(self) -> list[Any]:
         """Return the records as two uint8 arrays: a trace file, and JSON.
 
         The labels of the steps in the file are those of `step_name`. The JSON has a list of
-        transfers (the step, then the fields of a `Passage`), and one of whole steps.
+        transfers (the step, then the fields of a `Transfer`), and one of whole steps.
         """
         from weft_exec.tracing.collector import Batch, Collector
         from weft_exec.tracing.recording import this_process

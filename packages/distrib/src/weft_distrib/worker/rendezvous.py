@@ -8,11 +8,11 @@ from typing import Any
 
 from weft_distrib.wire.channel import Call, Channel
 from weft_distrib.wire.methods import PULL, StepKey
-from weft_distrib.worker.tracing import Passage
+from weft_distrib.worker.tracing import Transfer
 from weft_exec.devices.description import HOST
 from weft_exec.devices.device import Device
 from weft_exec.resources.rendezvous import DEAD, Rendezvous, ends_of
-from weft_exec.resources.resources import Done
+from weft_exec.resources.resources import CompletionCallback
 from weft_exec.tracing.step_trace import trace_time
 from weft_graph.ir.device_spec import DeviceParts, parse
 from weft_graph.passes.caller import CALLER
@@ -55,7 +55,7 @@ class StepRendezvous(Rendezvous):
         self._key, self._task, self._devices = key, task, devices
         self._channel_to = channel_to
         self._pulls: dict[str, _Pull] = {}
-        self.passages: list[Passage] | None = None
+        self.passages: list[Transfer] | None = None
 
     def send(self, key: str, value: Any) -> None:
         """See the base class; a value for another task is first copied to the host's memory."""
@@ -68,7 +68,7 @@ class StepRendezvous(Rendezvous):
         else:
             super().send(key, value)
 
-    def receive(self, key: str, done: Done) -> None:
+    def receive(self, key: str, done: CompletionCallback) -> None:
         """See the base class; a value of another task is requested from there."""
         device = ends_of(key)[0]
         sender = self._task if device == CALLER else task_of(device)
@@ -91,7 +91,7 @@ class StepRendezvous(Rendezvous):
 
     def serve(self, key: str, call: Call) -> None:
         """Answer another task's request for a value as soon as the value is available."""
-        super().receive(key, _Served(self, key, call))
+        super().receive(key, _ServedRequest(self, key, call))
 
     def abort(self, error: errors.OpError) -> None:
         """See the base class; requests to other tasks are canceled."""
@@ -111,7 +111,7 @@ class StepRendezvous(Rendezvous):
     def note(self, key: str, nbytes: int = 0, link: str = "", requested: int = 0) -> None:
         """Record that a value has left, or has arrived over a link, if transfers are recorded."""
         if self.passages is not None:
-            self.passages.append(Passage(key, trace_time(), nbytes, link, requested))
+            self.passages.append(Transfer(key, trace_time(), nbytes, link, requested))
 
     def take(self, key: str) -> bool:
         """Remove a request.
@@ -137,7 +137,7 @@ class _Outbound:
         self._rendezvous.abort(error)
 
 
-class _Served:
+class _ServedRequest:
     """Receives a value that another task has requested, and sends it."""
 
     def __init__(self, rendezvous: StepRendezvous, key: str, call: Call) -> None:
@@ -155,7 +155,7 @@ class _Served:
 class _Pull:
     """A value that was requested from another task; notifies the receiver once."""
 
-    def __init__(self, rendezvous: StepRendezvous, key: str, done: Done) -> None:
+    def __init__(self, rendezvous: StepRendezvous, key: str, done: CompletionCallback) -> None:
         self._rendezvous, self._key, self._done = rendezvous, key, done
         self._channel: Channel | None = None
         self._number = 0

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft_exec.devices.device import Device, KernelFunction
 from weft_exec.resources.containers import SharedResources
-from weft_exec.resources.file_access import FileRoots, within
+from weft_exec.resources.file_access import FileRoots, restrict_files
 from weft_exec.resources.resources import ResourceManager
 from weft_graph.ir.node import Node
 from weft_graph.ir.traits import State
@@ -105,43 +105,43 @@ class _Guard:
             )
         if not (traits.reads_files or traits.writes_files):
             return make()
-        with within(self._roots):
+        with restrict_files(self._roots):
             result = make()
         if asynchronous:
             return self._asynchronous(node, result)
         return self._synchronous(node, result)
 
     def _synchronous(self, node: Node, kernel_function: KernelFunction) -> KernelFunction:
-        roots, places = self._roots, _path_places(node)
-        late = places if node.traits.state is State.CREATES else []
+        roots, path_inputs = self._roots, _path_inputs(node)
+        late = path_inputs if node.traits.state is State.CREATES else []
 
         def run(*inputs: Any) -> Any:
             _check(roots, inputs, late)
-            with within(roots):
+            with restrict_files(roots):
                 return kernel_function(*inputs)
 
         return run
 
     def _asynchronous(self, node: Node, kernel_function: KernelFunction) -> KernelFunction:
-        roots, places = self._roots, _path_places(node)
+        roots, path_inputs = self._roots, _path_inputs(node)
 
         def run(ctx: Any, inputs: Any, done: Any) -> Any:
-            _check(roots, inputs, places)
-            with within(roots):
+            _check(roots, inputs, path_inputs)
+            with restrict_files(roots):
                 return kernel_function(ctx, inputs, done)
 
         return run
 
 
-def _path_places(node: Node) -> list[int]:
+def _path_inputs(node: Node) -> list[int]:
     """Return the inputs of a node that are names of files."""
     names = [argument.name for argument in node.op_def.inputs]
     simple = len(names) == len(node.inputs)
     return [i for i, name in enumerate(names) if name in _PATHS] if simple else []
 
 
-def _check(roots: FileRoots, inputs: Any, places: list[int]) -> None:
-    for place in places:
-        for path in np.asarray(inputs[place]).ravel().tolist():
+def _check(roots: FileRoots, inputs: Any, path_inputs: list[int]) -> None:
+    for index in path_inputs:
+        for path in np.asarray(inputs[index]).ravel().tolist():
             if path:  # a cache in memory has none
                 roots.check(path.decode("utf-8", "surrogateescape"))

@@ -9,7 +9,7 @@ from typing import Final
 
 from weft_tensor import errors
 
-MOST: Final = 8192
+MAX_THREADS: Final = 8192
 
 _IDLE_SECONDS = 10.0
 
@@ -24,7 +24,7 @@ class WaitingThreads:
       most: the maximum number of threads.
     """
 
-    def __init__(self, name: str, most: int = MOST) -> None:
+    def __init__(self, name: str, most: int = MAX_THREADS) -> None:
         self._name = name
         self._limit = most
         self._count = 0

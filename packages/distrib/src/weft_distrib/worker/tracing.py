@@ -27,7 +27,7 @@ SEND_THREAD = 0xFFFFFFFF
 """Number of the pseudo-thread that has the transfers in a trace."""
 
 
-class Passage(NamedTuple):
+class Transfer(NamedTuple):
     """One end of a transfer of a value between two tasks.
 
     Attributes:
@@ -46,15 +46,15 @@ class Passage(NamedTuple):
     asked: int = 0
 
 
-class Traced(NamedTuple):
+class WorkerTrace(NamedTuple):
     """A worker's trace of its partitions, by the master's clock."""
 
     stats: Any
-    passages: list[Passage]
+    passages: list[Transfer]
 
 
 def pack(
-    trace: StepTrace, start: int, devices: Mapping[str, Device], passages: Sequence[Passage] = ()
+    trace: StepTrace, start: int, devices: Mapping[str, Device], passages: Sequence[Transfer] = ()
 ) -> bytes:
     """Encode a worker's trace: StepStats, with its start and end by the worker's clock.
 
@@ -75,7 +75,7 @@ def pack(
     )
 
 
-def unpack(data: bytes, sent: int, actual: int) -> Traced:
+def unpack(data: bytes, sent: int, actual: int) -> WorkerTrace:
     """Decode a worker's trace, and convert it to the clock of the master.
 
     Args:
@@ -90,22 +90,22 @@ def unpack(data: bytes, sent: int, actual: int) -> Traced:
         stats = proto.StepStats.FromString(remaining[:size])
         document = json.loads(remaining[size:])
         passages = [
-            Passage(str(k), int(index), int(n), str(by), int(requested))
+            Transfer(str(k), int(index), int(n), str(by), int(requested))
             for k, index, n, by, requested in document
         ]
     except (DecodeError, ValueError, TypeError, RecursionError) as error:
         raise errors.DataLossError(f"a trace cannot be read: {error}") from error
-    ahead = clock_ahead(sent, start, end, actual)
+    ahead = clock_offset(sent, start, end, actual)
     if ahead:
         for device in stats.dev_stats:
             for node in device.node_stats:
                 node.all_start_nanos -= ahead
                 node.all_start_micros = node.all_start_nanos // 1000
         passages = [p._replace(at=p.at - ahead, asked=p.asked - ahead) for p in passages]
-    return Traced(stats, passages)
+    return WorkerTrace(stats, passages)
 
 
-def add_transfers(stats: Any, passages: Iterable[Passage]) -> None:
+def add_transfers(stats: Any, passages: Iterable[Transfer]) -> None:
     """Add transfers between tasks to the StepStats of a step.
 
     Each transfer is shown on the sending device, from the time when the value was both ready and
@@ -115,7 +115,7 @@ def add_transfers(stats: Any, passages: Iterable[Passage]) -> None:
     """
     end_times, receives = _index_by_iteration(stats)
     left: dict[str, int] = {}
-    came: list[Passage] = []
+    came: list[Transfer] = []
     for passage in passages:
         if passage.link:
             came.append(passage)
@@ -174,7 +174,7 @@ def _begin_at(receive: Any, sent: int) -> None:
     fill_times(receive, receive.node_name, start, end, nbytes)
 
 
-def clock_ahead(sent: int, began: int, ended: int, got: int) -> int:
+def clock_offset(sent: int, began: int, ended: int, got: int) -> int:
     """Return by how many nanoseconds a worker's clock is ahead of the master's.
 
     It is assumed that the request and the reply take the same time. If the four times are

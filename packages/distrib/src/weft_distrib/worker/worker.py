@@ -30,7 +30,7 @@ from weft_distrib.worker.rendezvous import StepRendezvous, task_of
 from weft_distrib.worker.scopes import Scope, Scopes
 from weft_distrib.worker.steps import Steps
 from weft_distrib.worker.threads import WaitingThreads
-from weft_distrib.worker.tracing import Passage, pack
+from weft_distrib.worker.tracing import Transfer, pack
 from weft_exec.config import SessionConfig
 from weft_exec.devices.device import Device, make_devices
 from weft_exec.executor.executable import Executable
@@ -44,7 +44,7 @@ from weft_exec.resources.threads import shared_pool
 from weft_exec.session import blas
 from weft_exec.tracing.step_trace import StepTrace, trace_time
 from weft_graph.ir.device_spec import DeviceParts
-from weft_graph.ir.gc_pause import paused_gc
+from weft_graph.ir.gc_pause import pause_gc
 from weft_graph.ir.step_graph import Part
 from weft_graph.ir.traits import Role
 from weft_graph.passes.caller import CALLER
@@ -200,7 +200,7 @@ class Worker:
                     f"devices are {list(self.devices)}"
                 )
         named = {part.device: graph for part, graph in zip(request.parts, graphs, strict=True)}
-        with paused_gc():
+        with pause_gc():
             parts = {device: part_from_bytes(graph) for device, graph in named.items()}
             for task in self._senders(parts.values()):
                 self._peers.connect(task)
@@ -221,7 +221,7 @@ class Worker:
 
     def _derive(self, parts: dict[str, Part], devices: dict[str, Device]) -> Executable:
         name, part = next(iter(parts.items()))
-        if len(parts) == 1 and _ascending(part.feeds) and _ascending(part.fetches):
+        if len(parts) == 1 and _is_ascending(part.feeds) and _is_ascending(part.fetches):
             return derive_part(part, devices[name], self._overlap, devices)
         feeds = _renumber(parts.values(), "feeds")
         fetches = _renumber(parts.values(), "fetches")
@@ -323,7 +323,7 @@ class Worker:
             self._num_started += 1
         try:
             step = self._step_of(request)
-            passages: list[Passage] = []
+            passages: list[Transfer] = []
             if trace is not None:
                 step.rendezvous.passages = passages
             results = self._run_step(step, request, values, trace)
@@ -516,8 +516,8 @@ _METHODS: dict[int, Callable[[Worker, Call], None]] = {
 }
 
 
-def _ascending(places: Sequence[int]) -> bool:
-    return all(a < b for a, b in itertools.pairwise(places))
+def _is_ascending(indices: Sequence[int]) -> bool:
+    return all(a < b for a, b in itertools.pairwise(indices))
 
 
 def _renumber(parts: Any, attribute: str) -> int:
@@ -525,8 +525,8 @@ def _renumber(parts: Any, attribute: str) -> int:
 
     The master sends feeds and expects fetches in the order of the whole step.
     """
-    places = sorted({place for part in parts for place in getattr(part, attribute)})
-    index = {place: i for i, place in enumerate(places)}
+    indices = sorted({position for part in parts for position in getattr(part, attribute)})
+    index = {position: i for i, position in enumerate(indices)}
     for part in parts:
-        setattr(part, attribute, tuple(index[place] for place in getattr(part, attribute)))
-    return len(places)
+        setattr(part, attribute, tuple(index[position] for position in getattr(part, attribute)))
+    return len(indices)

@@ -70,12 +70,12 @@ def _fill_outputs(entry: Any, node: Node, model: CostModel) -> None:
 def _fill_costs(entry: Any, node: Node, device: DeviceDescription, model: CostModel) -> None:
     performance, work = device.performance, model.work(node)
     entry.device = device.name
-    entry.compute_cost = _micros(model.seconds(node, device))
-    entry.compute_time = _micros(work.flops / performance.flops)
-    entry.memory_time = _micros(work.bytes / performance.bandwidth)
+    entry.compute_cost = _to_microseconds(model.seconds(node, device))
+    entry.compute_time = _to_microseconds(work.flops / performance.flops)
+    entry.memory_time = _to_microseconds(work.bytes / performance.bandwidth)
     entry.persistent_memory_size = model.persistent_bytes(node)
     entry.inaccurate = not model.is_measured(node, device)
 
 
-def _micros(seconds: float) -> int:
+def _to_microseconds(seconds: float) -> int:
     return min(round(seconds * 1e6), 2**63 - 1)

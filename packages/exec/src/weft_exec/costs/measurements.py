@@ -49,7 +49,7 @@ class Mean(NamedTuple):
         return estimate + share * (self.value - estimate)
 
 
-def added(result: Mean | None, value: float) -> tuple[Mean, float]:
+def add_to_mean(result: Mean | None, value: float) -> tuple[Mean, float]:
     """Add a value to a mean, which may be None; return the mean and the weight of the value."""
     if result is None:
         return Mean(value, WARM_UP), WARM_UP
@@ -142,9 +142,9 @@ class Measurements:
 
     def merge(self, older: Measurements) -> None:
         """Add earlier measurements, which never evict an entry of this object."""
-        self.nodes = _merged(self.node_limit, older.nodes, self.nodes, Mean.merge)
-        self.ops = _merged(self.op_limit, older.ops, self.ops, Mean.merge)
-        self.sizes = _merged(self.node_limit, older.sizes, self.sizes, _merged_sizes)
+        self.nodes = _merge_tables(self.node_limit, older.nodes, self.nodes, Mean.merge)
+        self.ops = _merge_tables(self.op_limit, older.ops, self.ops, Mean.merge)
+        self.sizes = _merge_tables(self.node_limit, older.sizes, self.sizes, _merge_sizes)
         self.ratios = {
             kind: self.ratios.get(kind, Ratio()).merge(older.ratios.get(kind, Ratio()))
             for kind in (*self.ratios, *(set(older.ratios) - set(self.ratios)))
@@ -155,7 +155,7 @@ class Measurements:
             self.unknown = self.unknown.merge(older.unknown)
 
 
-def _merged(
+def _merge_tables(
     limit: int, older: Table[_V], newer: Table[_V], merge: Callable[[_V, _V], _V]
 ) -> Table[_V]:
     table: Table[_V] = Table(limit, older.items())
@@ -165,7 +165,7 @@ def _merged(
     return table
 
 
-def _merged_sizes(newer: tuple[Mean, ...], older: tuple[Mean, ...]) -> tuple[Mean, ...]:
+def _merge_sizes(newer: tuple[Mean, ...], older: tuple[Mean, ...]) -> tuple[Mean, ...]:
     if len(newer) != len(older):
         return newer
     return tuple(a.merge(b) for a, b in zip(newer, older, strict=True))

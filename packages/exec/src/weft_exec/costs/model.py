@@ -12,14 +12,14 @@ from math import prod
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from weft_exec.costs.measurements import WARM_UP, Mean, Measurements, Ratio, added
+from weft_exec.costs.measurements import WARM_UP, Mean, Measurements, Ratio, add_to_mean
 from weft_exec.costs.signature import (
     Profile,
     Signature,
-    filled,
-    fitted,
+    fill_unknown_sizes,
+    fit_shape,
     is_known,
-    resolved_signature,
+    resolve_signature,
     signature_of,
 )
 from weft_exec.devices.description import DeviceDescription, link_between
@@ -159,7 +159,7 @@ class CostModel:
         """Return the estimated size of a variable's value in bytes; 0 for other nodes."""
         if node.role is not Role.VARIABLE:
             return 0
-        dims = filled(node.attrs["shape"], self._assumed())
+        dims = fill_unknown_sizes(node.attrs["shape"], self._assumed_size())
         size: int = node.attrs["dtype"].size
         return prod(dims) * size
 
@@ -211,15 +211,15 @@ class CostModel:
         if len(before) != len(record.sizes):
             before = (None,) * len(record.sizes)
         pairs = zip(before, record.sizes, strict=True)
-        self._measurements.sizes.put(key, tuple(added(mean, size)[0] for mean, size in pairs))
+        self._measurements.sizes.put(key, tuple(add_to_mean(mean, size)[0] for mean, size in pairs))
         for output, size in zip(node.outputs, record.sizes, strict=True):
             if output.dims is not None and None in output.dims:
-                fit = fitted(output, size / output.dtype.size)
+                fit = fit_shape(output, size / output.dtype.size)
                 self._measure_unknown(fit[output.dims.index(None)])
 
     def _measure_unknown(self, size: int) -> None:
         if size > 0:
-            self._measurements.unknown, _ = added(self._measurements.unknown, math.log(size))
+            self._measurements.unknown, _ = add_to_mean(self._measurements.unknown, math.log(size))
 
     def _observe_time(self, record: NodeRecord) -> None:
         node, result = record.node, self._measurements
@@ -228,7 +228,7 @@ class CostModel:
         entry = self._entry(node)
         exact = entry.exact
         key = (kind, node.name, entry.profile.text)
-        mean, weight = added(result.nodes.get(key), seconds)
+        mean, weight = add_to_mean(result.nodes.get(key), seconds)
         result.nodes.put(key, mean)
         if not exact.shared:
             return
@@ -281,7 +281,7 @@ class CostModel:
             return entry
         else:
             profile = entry.profile
-        exact = profile if profile.known else self._resolved(node, profile.signature)
+        exact = profile if profile.known else self._resolve_profile(node, profile.signature)
         entry = self._entries[node] = _Entry(generation, profile, exact)
         return entry
 
@@ -293,7 +293,7 @@ class CostModel:
             profile = self._profiles[signature] = Profile(node, signature)
         return profile
 
-    def _resolved(self, node: Node, signature: Signature) -> Profile:
+    def _resolve_profile(self, node: Node, signature: Signature) -> Profile:
         """Return the profile of a node with measured or assumed values for its unknown sizes."""
         values = (*node.inputs, *node.outputs)
         result: list[tuple[int, ...] | None] = []
@@ -303,21 +303,21 @@ class CostModel:
             if dims is not None and None not in dims:
                 result.append(dims)  # type: ignore[arg-type]
                 continue
-            measured = self._measured_dims(output)
+            measured = self._infer_dims(output)
             result.append(measured)
             if typical is None and measured is not None and dims is not None:
                 typical = measured[dims.index(None)]
         if None in result:
-            size = self._assumed() if typical is None else typical
+            size = self._assumed_size() if typical is None else typical
             result = [
-                filled(output.dims, size) if dims is None else dims
+                fill_unknown_sizes(output.dims, size) if dims is None else dims
                 for output, dims in zip(values, result, strict=True)
             ]
         count = len(node.inputs)
-        exact = resolved_signature(signature, result[:count], result[count:])
+        exact = resolve_signature(signature, result[:count], result[count:])
         return self._profile(node, exact)
 
-    def _measured_dims(self, output: Output) -> tuple[int, ...] | None:
+    def _infer_dims(self, output: Output) -> tuple[int, ...] | None:
         """Return the shape that an output has according to its measured size in bytes."""
         if not len(self._measurements.sizes):
             return None
@@ -328,19 +328,19 @@ class CostModel:
         else:
             profile = entry.profile
         mean = self._measured_bytes(output, profile)
-        return None if mean is None else fitted(output, mean / output.dtype.size)
+        return None if mean is None else fit_shape(output, mean / output.dtype.size)
 
     def _measured_bytes(self, output: Output, profile: Profile) -> float | None:
         means = self._measurements.sizes.get((output.node.name, profile.text))
         if means is None or output.index >= len(means):
             return None
-        return means[output.index].value * max(1.0, self._num_given / self._typical())
+        return means[output.index].value * max(1.0, self._num_given / self._typical_size())
 
-    def _assumed(self) -> int:
+    def _assumed_size(self) -> int:
         """Return the assumed value of an unknown size."""
-        return self._num_given or self._typical()
+        return self._num_given or self._typical_size()
 
-    def _typical(self) -> int:
+    def _typical_size(self) -> int:
         """Return the typical value that unknown sizes had in measured steps."""
         unknown = self._measurements.unknown
         if unknown is None:

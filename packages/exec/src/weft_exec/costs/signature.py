@@ -34,7 +34,7 @@ def signature_of(node: Node) -> Signature:
     )
 
 
-def resolved_signature(
+def resolve_signature(
     signature: Signature, inputs: Sequence[Dims], outputs: Sequence[Dims]
 ) -> Signature:
     """Return a signature with its shapes replaced by fully known ones."""
@@ -82,7 +82,7 @@ def is_known(dims: Dims) -> bool:
     return dims is not None and None not in dims
 
 
-def fitted(output: Output, elements: float) -> tuple[int, ...]:
+def fit_shape(output: Output, elements: float) -> tuple[int, ...]:
     """Return the shape of an output with unknown sizes.
 
     The first unknown size accounts for all elements.
@@ -97,7 +97,7 @@ def fitted(output: Output, elements: float) -> tuple[int, ...]:
     return (*first, round(elements / num_known) if num_known else 0, *remaining)
 
 
-def filled(dims: Dims, size: int) -> tuple[int, ...]:
+def fill_unknown_sizes(dims: Dims, size: int) -> tuple[int, ...]:
     """Return a shape with `size` instead of all unknown sizes."""
     if dims is None:
         return (size,)

@@ -31,7 +31,7 @@ _HEADER: Final = re.compile(
 )
 
 
-class _Damage(Exception):  # noqa: N818 - internal: becomes a DataLossError with the file's name
+class _DamagedFile(Exception):  # noqa: N818 - internal: becomes a DataLossError with the file's name
     """Signal that a file is damaged; the message has the requirement and the actual content."""
 
 
@@ -102,25 +102,25 @@ def _to_json(measurements: Measurements) -> dict[str, Any]:
 # --------------------------------------------------------------------------- reading
 
 
-def read(path: str, into: Callable[[], Measurements]) -> Measurements:
+def read(path: str, loader: Callable[[], Measurements]) -> Measurements:
     """Read the measurements in a file.
 
     Args:
       path: the file.
-      into: returns the empty measurements to fill.
+      loader: returns the empty measurements to fill.
     Raises:
       NotFoundError: the file does not exist.
       InvalidArgumentError: it is not a cost model file, has another version, or is too large.
       DataLossError: it is damaged.
     """
-    body = _body(path, _contents(path))
+    body = _body(path, _encode_contents(path))
     try:
-        return _from_json(json.loads(body, parse_constant=_no_number), into())
-    except (_Damage, ValueError, RecursionError) as error:
+        return _parse_measurements(json.loads(body, parse_constant=_reject_number), loader())
+    except (_DamagedFile, ValueError, RecursionError) as error:
         raise errors.DataLossError(f"{path}: {error}") from error
 
 
-def _contents(path: str) -> bytes:
+def _encode_contents(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -162,7 +162,7 @@ def _body(path: str, data: bytes) -> bytes:
     return body
 
 
-def _from_json(item: Any, measurements: Measurements) -> Measurements:
+def _parse_measurements(item: Any, measurements: Measurements) -> Measurements:
     fields = _require_type(item, dict, "measurements")
     texts = [_require_type(text, str, "texts") for text in _field(fields, "texts", list)]
     for key, value in _rows(fields, "nodes", 3, texts):
@@ -182,26 +182,26 @@ def _rows(
     fields: dict[str, Any], name: str, width: int, texts: list[str]
 ) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
     for row in _field(fields, name, list):
-        places = _require_type(row, list, name)[:width]
-        if len(places) != width or not all(
-            type(place) is int and 0 <= place < len(texts) for place in places
+        indices = _require_type(row, list, name)[:width]
+        if len(indices) != width or not all(
+            type(index) is int and 0 <= index < len(texts) for index in indices
         ):
-            raise _Damage(
+            raise _DamagedFile(
                 f"a row of {name} must begin with {width} indices of strings, got {row!r}"
             )
-        yield tuple(texts[place] for place in places), row[width:]
+        yield tuple(texts[index] for index in indices), row[width:]
 
 
 def _mean(value: Any, name: str) -> Mean:
     mean, weight = _numbers(value, 2, name)
     if not weight:
-        raise _Damage(f"a mean in {name} must have a positive weight, got 0")
+        raise _DamagedFile(f"a mean in {name} must have a positive weight, got 0")
     return Mean(mean, weight, fresh=True)
 
 
 def _means(value: list[Any]) -> tuple[Mean, ...]:
     if len(value) != 1:
-        raise _Damage(f"a row of sizes must end with one list, got {value!r}")
+        raise _DamagedFile(f"a row of sizes must end with one list, got {value!r}")
     numbers = _require_type(value[0], list, "sizes")
     return tuple(_mean(numbers[i : i + 2], "sizes") for i in range(0, len(numbers), 2))
 
@@ -209,24 +209,26 @@ def _means(value: list[Any]) -> tuple[Mean, ...]:
 def _numbers(value: Any, count: int, name: str) -> list[float]:
     numbers = _require_type(value, list, name)
     if len(numbers) != count:
-        raise _Damage(f"{name} must have {count} numbers, got {len(numbers)}")
+        raise _DamagedFile(f"{name} must have {count} numbers, got {len(numbers)}")
     for number in numbers:
         if type(number) not in (int, float) or not 0 <= number <= _GREATEST:
-            raise _Damage(f"a number in {name} must be within 0 and {_GREATEST:g}, got {number!r}")
+            raise _DamagedFile(
+                f"a number in {name} must be within 0 and {_GREATEST:g}, got {number!r}"
+            )
     return [float(number) for number in numbers]
 
 
 def _field(fields: dict[str, Any], name: str, kind: type) -> Any:
     if name not in fields:
-        raise _Damage(f"measurements must have {name!r}, got {sorted(fields)}")
+        raise _DamagedFile(f"measurements must have {name!r}, got {sorted(fields)}")
     return _require_type(fields[name], kind, name)
 
 
 def _require_type(value: Any, kind: type, name: str) -> Any:
     if type(value) is not kind:
-        raise _Damage(f"{name} must be of type {kind.__name__}, got {type(value).__name__}")
+        raise _DamagedFile(f"{name} must be of type {kind.__name__}, got {type(value).__name__}")
     return value
 
 
-def _no_number(text: str) -> float:
-    raise _Damage(f"a number must be finite and not negative, got {text}")
+def _reject_number(text: str) -> float:
+    raise _DamagedFile(f"a number must be finite and not negative, got {text}")

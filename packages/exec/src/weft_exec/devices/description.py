@@ -128,7 +128,7 @@ class DeviceDescription:
                 str(data["machine"]),
             )
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-            raise _refused(repr(error)) from error
+            raise _refusal_error(repr(error)) from error
         result.check()
         return result
 
@@ -139,18 +139,18 @@ class DeviceDescription:
         """
         spec = self.spec
         if None in spec.parts or spec.to_string() != self.name or not _JOB.fullmatch(str(spec.job)):
-            raise _refused(
+            raise _refusal_error(
                 "its name must have the form /job:worker/replica:0/task:1/device:GPU:0, got "
                 f"{self.name!r}"
             )
         if spec.device_type != self.type:
-            raise _refused(f"{self.name} is of type {self.type!r}")
+            raise _refusal_error(f"{self.name} is of type {self.type!r}")
         if self.memory_limit < 0:
-            raise _refused(f"the memory limit of {self.name} is {self.memory_limit}")
+            raise _refusal_error(f"the memory limit of {self.name} is {self.memory_limit}")
         minimum = self.performance.overhead, *[link.latency for link in self.links.values()]
         rates = *self.performance[:2], *[link.bandwidth for link in self.links.values()]
         if not (all(0 <= n < math.inf for n in minimum) and all(n > 0 for n in rates)):
-            raise _refused(
+            raise _refusal_error(
                 f"rates of {self.name} and its links must be positive, and times at least 0: "
                 f"got {self.performance}, {dict(self.links)}"
             )
@@ -165,7 +165,7 @@ def _kernels(document: Any) -> list[KernelDescription]:
     return result
 
 
-def _refused(reason: str) -> errors.InvalidArgumentError:
+def _refusal_error(reason: str) -> errors.InvalidArgumentError:
     return errors.InvalidArgumentError(f"not a device description: {reason}")
 
 
@@ -177,17 +177,17 @@ def check_all(devices: Sequence[DeviceDescription]) -> None:
     """
     if not devices:
         raise errors.InvalidArgumentError("placement needs at least one device")
-    seen: set[str] = set()
+    visited: set[str] = set()
     for device in devices:
         device.check()
-        if device.name in seen:
+        if device.name in visited:
             raise errors.InvalidArgumentError(
                 f"devices must have different names, but {device.name} occurs twice"
             )
-        seen.add(device.name)
+        visited.add(device.name)
 
 
-def gates(devices: Sequence[DeviceDescription]) -> dict[str, str]:
+def gateway_devices(devices: Sequence[DeviceDescription]) -> dict[str, str]:
     """Map each device with its own memory to the device through which the host reaches that memory.
 
     That is the first device of its task with the host's memory, or else the first device of all.
@@ -207,6 +207,6 @@ def link_between(source: DeviceDescription, target: DeviceDescription) -> LinkPe
     if link is not None:
         return link
     if source.task != target.task:
-        near = source.machine != "" and source.machine == target.machine
-        return SAME_MACHINE if near else NETWORK
+        is_same_machine = source.machine != "" and source.machine == target.machine
+        return SAME_MACHINE if is_same_machine else NETWORK
     return SAME_MEMORY if source.memory == target.memory else SAME_PROCESS

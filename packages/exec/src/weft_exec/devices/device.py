@@ -20,7 +20,7 @@ from weft_exec.config import SessionConfig
 from weft_exec.devices.cpu_pools import cpu_allocators
 from weft_exec.devices.description import HOST, DeviceDescription
 from weft_exec.devices.performance import DevicePerformance, LinkPerformance, default_performance
-from weft_exec.resources.resources import Done, ResourceManager, VariableState
+from weft_exec.resources.resources import CompletionCallback, ResourceManager, VariableState
 from weft_graph.ir.device_spec import DeviceParts, DeviceSpec
 from weft_graph.ir.registry import Registry
 from weft_tensor import dtypes, errors
@@ -100,9 +100,9 @@ class Device:
 
     def seen_by(self, resources: ResourceManager, guard: Guard | None) -> Device:
         """Return a copy of this device for a session, with its own resources or with a guard."""
-        seen = copy.copy(self)
-        seen.resources, seen.guard = resources, guard
-        return seen
+        copied_device = copy.copy(self)
+        copied_device.resources, copied_device.guard = resources, guard
+        return copied_device
 
     @property
     def memory_limit(self) -> int:
@@ -116,9 +116,9 @@ class Device:
         """
         return None
 
-    def describe(self, others: Iterable[Device] = ()) -> DeviceDescription:
+    def describe(self, peers: Iterable[Device] = ()) -> DeviceDescription:
         """Return the description for placement, with links to other devices of the process."""
-        links = {other.name: self.link_to(other) for other in others if other is not self}
+        links = {other.name: self.link_to(other) for other in peers if other is not self}
         return DeviceDescription(
             self.name,
             self.type,
@@ -149,7 +149,7 @@ class Device:
         """
         return None
 
-    def in_graphs(self) -> bool:
+    def prefers_graphs(self) -> bool:
         """Return True if the device prefers long segments, which it can capture as graphs."""
         return False
 
@@ -175,7 +175,7 @@ class Device:
         )
         return result
 
-    def maker(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], Any]:
+    def array_factory(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], Any]:
         """Return a function that creates arrays of one shape, as `new_array` does."""
         large = math.prod(shape) * dtype.itemsize > LARGE_BYTES
         return partial(self.empty if large else self.xp.empty, shape, dtype)
@@ -197,32 +197,32 @@ class Device:
         """
         return value
 
-    def send(self, value: Any, done: Done) -> None:
+    def send(self, value: Any, done: CompletionCallback) -> None:
         """Copy a value to the host's memory, and call `done(value)` or `done.fail(error)`.
 
         It may return before the copy is complete, and may be called from any thread.
         """
         done(self.to_host(value))
 
-    def receive(self, value: Any, source: Device, done: Done) -> None:
+    def receive(self, value: Any, source: Device, done: CompletionCallback) -> None:
         """Copy a value from another device, and call `done(value)` or `done.fail(error)`.
 
         It may return before the copy is complete, and may be called from any thread. It is never
         called for a device with the same memory space. By default the value is copied through the
         host's memory, by `source.send`.
         """
-        source.send(value, _BringIn(self, done))
+        source.send(value, _HostCopy(self, done))
 
     def __repr__(self) -> str:
         return f"<Device {self.name}>"
 
 
-class _BringIn:
+class _HostCopy:
     """Continuation that copies a value from the host's memory to a device."""
 
     __slots__ = ("_device", "_done")
 
-    def __init__(self, device: Device, done: Done) -> None:
+    def __init__(self, device: Device, done: CompletionCallback) -> None:
         self._device = device
         self._done = done
 

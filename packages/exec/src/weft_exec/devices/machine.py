@@ -181,7 +181,7 @@ def get_memory_info(device: str) -> dict[str, int]:
       >>> sorted(wf.config.experimental.get_memory_info("CPU:0"))
       ['current', 'peak']
     """
-    statistics = _statistics_of(*_place_of(device))
+    statistics = _statistics_of(*_type_and_index(device))
     if statistics is None:
         return {"current": 0, "peak": 0}
     return {"current": statistics.bytes_in_use, "peak": statistics.peak_bytes_in_use}
@@ -209,7 +209,7 @@ def reset_memory_stats(device: str) -> None:
     Examples:
       >>> wf.config.experimental.reset_memory_stats("CPU:0")
     """
-    kind, index = _place_of(device)
+    kind, index = _type_and_index(device)
     allocator = _allocator(kind, index)
     if allocator is not None:
         allocator.reset_peak()
@@ -243,7 +243,7 @@ def _index(device: Any) -> int:
     raise errors.InvalidArgumentError(f"this machine has {names}, got {device!r}")
 
 
-def _place_of(device: str) -> tuple[str, int]:
+def _type_and_index(device: str) -> tuple[str, int]:
     """Return the type of a session's device, and its number on this machine."""
     match = _LOGICAL.fullmatch(device)
     kind, number = (match[1].upper(), int(match[2])) if match else ("", 0)

@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft_exec.executor.by_kernels import ByKernels, ToCompare
+from weft_exec.executor.by_kernels import ComparisonRequest, KernelFallback
 from weft_exec.executor.linear import Compound, Gather, Segment, Slots, check_predicate, gather
 from weft_exec.kernels.random_counters import current, iteration_tag
 from weft_exec.tracing.step_trace import LoopIteration, clock
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 
-class Choice(Compound):
+class ConditionalSegment(Compound):
     """One of two segments, selected by a predicate.
 
     Attributes:
@@ -102,7 +102,7 @@ class WhileLoop(Compound):
         initial: Gather,
         following: Gather,
         variables: slice,
-        spent: Sequence[int],
+        dead_slots: Sequence[int],
     ) -> None:
         self.name = name
         self.test = test
@@ -112,7 +112,7 @@ class WhileLoop(Compound):
         self.initial = initial
         self.following = following
         self.variables = variables
-        self.spent = tuple(spent)
+        self.spent = tuple(dead_slots)
         self._draws = test.draws or body.draws
 
     def __call__(self, slots: Slots) -> None:
@@ -129,10 +129,10 @@ class WhileLoop(Compound):
 
     def call_traced(self, log: ThreadLog, check: Check | None, *inputs: Any) -> None:
         """Run it, and record each node in its iteration."""
-        around = log.iteration
+        outer_iteration = log.iteration
 
         def begin(iteration: int) -> None:
-            log.iteration = LoopIteration(self.name, iteration, around, current.tag)
+            log.iteration = LoopIteration(self.name, iteration, outer_iteration, current.tag)
             log.trim()
 
         try:
@@ -143,7 +143,7 @@ class WhileLoop(Compound):
                 begin,
             )
         finally:
-            log.iteration = around
+            log.iteration = outer_iteration
 
     def _run(
         self,
@@ -152,15 +152,20 @@ class WhileLoop(Compound):
         body: Callable[[Slots], None],
         begin: Callable[[int], None] | None = None,
     ) -> None:
-        variables, following, pred, spent = self.variables, self.following, self.pred, self.spent
+        variables, following, pred, dead_slots = (
+            self.variables,
+            self.following,
+            self.pred,
+            self.spent,
+        )
         slots[variables] = self.initial(slots)
         iteration = 0
         # Only random ops and traces read tags, and setting one takes time in each iteration.
-        has_tags, around = self._draws or begin is not None, current.tag
+        has_tags, outer_tag = self._draws or begin is not None, current.tag
         try:
             while True:
                 if has_tags:
-                    current.tag = iteration_tag(around, iteration)
+                    current.tag = iteration_tag(outer_tag, iteration)
                     if begin is not None:
                         begin(iteration)
                 test(slots)
@@ -173,7 +178,7 @@ class WhileLoop(Compound):
                 # All next values are read before the first is stored, because one may be the old
                 # value of another variable.
                 slots[variables] = following(slots)
-                for i in spent:
+                for i in dead_slots:
                     slots[i] = None
                 iteration += 1
         except errors.OpError as error:
@@ -181,7 +186,7 @@ class WhileLoop(Compound):
             raise
         finally:
             if has_tags:
-                current.tag = around
+                current.tag = outer_tag
 
     @property
     def segments(self) -> Sequence[Segment]:
@@ -195,8 +200,8 @@ class LoopCall(Compound):
     Args:
       loop: runs the loop by kernels.
       function: maps the inputs of the loop to the final values of its variables, or to
-        NotImplemented, a `ByKernels` or a `ToCompare`. Its optional method `stop` is called when
-        the session is closed.
+        NotImplemented, a `KernelFallback` or a `ComparisonRequest`. Its optional method `stop` is
+        called when the session is closed.
       take: reads the inputs of the loop.
       order: for each loop variable, the index of its value in the function's results.
     """
@@ -229,14 +234,14 @@ class LoopCall(Compound):
             run(slots)
             return False
         values = self._function(*self._take(slots))
-        if isinstance(values, ByKernels):
+        if isinstance(values, KernelFallback):
             started = time.thread_time()
             run(slots)
-            values.took(time.thread_time() - started)
+            values.record_time(time.thread_time() - started)
             self._skips = values.skips
         elif values is NotImplemented:
             run(slots)
-        elif isinstance(values, ToCompare):
+        elif isinstance(values, ComparisonRequest):
             run(slots)
             last = dict(zip(self._order, slots[self._loop.variables], strict=True))
             values.compare([last[index] for index in range(len(last))])
@@ -259,14 +264,14 @@ class LoopCall(Compound):
             log.runs.append((self._program or self._prepare(), log.iteration, 0, readings, ()))
 
     def _prepare(self) -> SharedProgram:
-        from weft_exec.costs.shares import parts_of
+        from weft_exec.costs.shares import time_fractions
         from weft_exec.tracing.programs import SharedProgram, loop_event
 
         test, body = self._loop.segments
         nodes = [*test.all_nodes(), *body.all_nodes()]
         device = (*test.devices, *body.devices, "")[0]
-        whole = loop_event(self._loop.name, nodes, device)
-        program = self._program = SharedProgram(whole, parts_of(nodes).values())
+        event = loop_event(self._loop.name, nodes, device)
+        program = self._program = SharedProgram(event, time_fractions(nodes).values())
         return program
 
     def stop(self) -> None:
@@ -281,6 +286,6 @@ class LoopCall(Compound):
         return self._loop.segments
 
 
-def value_of(pred: Any, otherwise: Any, then: Any) -> Any:
+def value_of(pred: Any, if_false: Any, if_true: Any) -> Any:
     """Return the value of a Merge of two branches."""
-    return then if pred else otherwise
+    return if_true if pred else if_false

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 
-class ByKernels:
+class KernelFallback:
     """Result of a function that requests to run its members by kernels; it receives their time.
 
     Attributes:
@@ -18,12 +18,12 @@ class ByKernels:
     def __init__(self) -> None:
         self.skips = 0
 
-    def took(self, seconds: float) -> None:
+    def record_time(self, seconds: float) -> None:
         """Record the time of the members, in seconds."""
         raise NotImplementedError
 
 
-class ToCompare:
+class ComparisonRequest:
     """Result of a loop's function that requests to run its kernels and to compare the results."""
 
     __slots__ = ()

@@ -24,9 +24,9 @@ from weft_exec.executor.derivation import Placement
 from weft_exec.executor.kernel_errors import raise_located
 from weft_exec.executor.memory_budget import MemoryBudget, StepMemory
 from weft_exec.executor.overlap import Overlap
-from weft_exec.executor.priority import updates, variable_of
+from weft_exec.executor.priority import is_update, variable_of
 from weft_exec.executor.region import Region, RegionCall, compiler_error
-from weft_exec.executor.variable_order import in_order, touches
+from weft_exec.executor.variable_order import access_order, variable_accesses
 from weft_exec.kernels.random_counters import needs_counters
 from weft_exec.kernels.registry import ANY_DEVICE, Kernel
 from weft_graph.functions.state import draws
@@ -37,7 +37,7 @@ from weft_graph.ir.registry import Registry
 from weft_graph.ir.step_graph import StepGraph
 from weft_graph.ir.traits import Role, State
 from weft_graph.ops.step import REGION
-from weft_graph.passes.flow import Flow, has_control_flow, only_waits, ordered_by, predicate
+from weft_graph.passes.flow import Flow, has_control_flow, only_waits, predicate, sort_topologically
 from weft_graph.passes.memory import BytesOf
 from weft_graph.passes.whole_loops import WholeLoop
 from weft_tensor import dtypes, errors
@@ -52,8 +52,8 @@ class Claim(NamedTuple):
         references of variables; variables that no member changes are read when the region begins.
       make: creates the function of a region on a device, once for each executable. The function
         maps the region's inputs to a value or a tuple of values. It returns NotImplemented or a
-        `ByKernels` if the members should run by kernels this time. If `make` returns None, they
-        always run by kernels.
+        `KernelFallback` if the members should run by kernels this time. If `make` returns None,
+        they always run by kernels.
       peak_bytes: maps sizes of values to the function's peak memory, including its results but not
         its inputs. By default the results of all members are assumed to be live together.
       updates: the members that change variables, with the number of leading inputs that are
@@ -129,7 +129,7 @@ class LoopClaim(NamedTuple):
       whole: the loop, of synchronous nodes on one device.
       make: creates the function, once for each executable. The function maps the values of the
         loop's `enters` to the final values of its variables, with None for unused ones. It returns
-        NotImplemented or a `ByKernels` if the loop should run by kernels this time.
+        NotImplemented or a `KernelFallback` if the loop should run by kernels this time.
     """
 
     whole: WholeLoop
@@ -210,16 +210,16 @@ def compile_regions(
     placement = cache(placement)  # it is called repeatedly
     offer = offer_of(step, nodes, placement)
     where = offer.where
-    inside = {node for loop in loops.values() for node in loop.whole.nodes}
+    loop_nodes = {node for loop in loops.values() for node in loop.whole.nodes}
     owners: dict[Node, str] = {}
     claims: list[tuple[str, Claim]] = []
     for name in names:
-        remaining = [node for node in nodes if node not in owners and node not in inside]
+        remaining = [node for node in nodes if node not in owners and node not in loop_nodes]
         offered = set(remaining)
-        for claim in _claims(name, offer._replace(nodes=remaining)):
+        for claim in _collect_claims(name, offer._replace(nodes=remaining)):
             for member in claim.members:
                 if member in owners or member not in offered:
-                    raise _refused(name, member, "it is not one of the offered nodes")
+                    raise _claim_error(name, member, "it is not one of the offered nodes")
                 owners[member] = name
             claims.append((name, claim))
     if not claims:
@@ -240,19 +240,21 @@ def _order_of(
     Raises: InternalError: the accesses are in different loops or branches.
     """
     claimed = {member: name for name, claim in claims for member in claim.members}
-    inside = {member: claim.where(member, where) for _, claim in claims for member in claim.members}
+    conditions = {
+        member: claim.where(member, where) for _, claim in claims for member in claim.members
+    }
     pairs: list[tuple[Node, Node]] = []
-    for variable, order in touches(nodes).items():
+    for variable, order in variable_accesses(nodes).items():
         first = next((touch.node for touch in order if touch.node in claimed), None)
         if first is None:
             continue
-        if len({inside.get(touch.node) or where(touch.node) for touch in order}) > 1:
-            raise _refused(claimed[first], first, f"loops or branches access {variable.name!r}")
-        pairs += in_order(order)
+        if len({conditions.get(touch.node) or where(touch.node) for touch in order}) > 1:
+            raise _claim_error(claimed[first], first, f"loops or branches access {variable.name!r}")
+        pairs += access_order(order)
     return pairs
 
 
-def _claims(name: str, offer: Offer) -> list[Claim]:
+def _collect_claims(name: str, offer: Offer) -> list[Claim]:
     """Return the claims that a compiler makes.
 
     Raises: InternalError: the compiler failed. Errors about a node are raised unchanged.
@@ -282,7 +284,7 @@ def _check(name: str, claim: Claim, placement: Placement, where: Callable[[Node]
     """Raise InternalError if a claim is not a valid region."""
     if not claim.members:
         raise errors.InternalError(f"the compiler {name!r} has a claim without nodes")
-    first, leads = _first_with_kernel(claim.members), _leading(claim.branches)
+    first, leads = _first_kernel_node(claim.members), _make_path_predicate(claim.branches)
     changed = {
         variable_of(source)
         for node, count in claim.updates.items()
@@ -293,36 +295,36 @@ def _check(name: str, claim: Claim, placement: Placement, where: Callable[[Node]
         changes = claim.updates.get(node, 0)
         routed = traits.routes and not leads(node)
         if routed or not node.inputs or not (node.outputs or changes):
-            raise _refused(name, node, "it has no kernel to replace")
+            raise _claim_error(name, node, "it has no kernel to replace")
         if claim.where(node, where) != claim.where(first, where):
-            raise _refused(name, node, f"it is in another loop or branch than {first.name!r}")
+            raise _claim_error(name, node, f"it is in another loop or branch than {first.name!r}")
         if leads(node):
             continue
         if changes:
             _check_update(name, node, changes)
         elif node in claim.draws:
             if not draws(node):
-                raise _refused(name, node, "it does not use random numbers")
+                raise _claim_error(name, node, "it does not use random numbers")
         elif not _is_read(node, changed) and (
             traits.stateful or not all(map(_is_value, (*node.inputs, *node.outputs)))
         ):
-            raise _refused(name, node, "it has state")
+            raise _claim_error(name, node, "it has state")
         counts = needs_counters(node) and node not in claim.draws
         if placement(node)[1].asynchronous or counts:
-            raise _refused(name, node, "it is asynchronous or may use random numbers")
+            raise _claim_error(name, node, "it is asynchronous or may use random numbers")
         if placement(node)[0] is not placement(first)[0]:
-            raise _refused(name, node, f"it is not on the device of {first.name!r}")
+            raise _claim_error(name, node, f"it is not on the device of {first.name!r}")
 
 
-def _first_with_kernel(members: Iterable[Node]) -> Node:
+def _first_kernel_node(members: Iterable[Node]) -> Node:
     """Return the first node that does not route values."""
     return next(member for member in members if not member.traits.routes)
 
 
-def _leading(branches: Branches) -> Callable[[Node], bool]:
+def _make_path_predicate(branches: Branches) -> Callable[[Node], bool]:
     """Return a predicate that is true for nodes that lead into or out of a claimed branch."""
-    ways = [*branches.paths.values(), branches.sides.values()]
-    predicates = {predicate(switch) for way in ways for switch, _ in way}
+    path_groups = [*branches.paths.values(), branches.sides.values()]
+    predicates = {predicate(switch) for path_group in path_groups for switch, _ in path_group}
     return lambda node: (
         predicate(node) in predicates if node.role is Role.SWITCH else node in branches.sides
     )
@@ -332,9 +334,9 @@ def _check_update(name: str, node: Node, changes: int) -> None:
     """Raise InternalError if a node changes variables in a way that is not possible in a region."""
     states = node.inputs[:changes]
     if None in map(variable_of, states):
-        raise _refused(name, node, "the variable it changes is not in the step")
-    if not updates(node) or not all(map(_is_value, node.inputs[changes:])):
-        raise _refused(name, node, "it has state besides the variables that it changes")
+        raise _claim_error(name, node, "the variable it changes is not in the step")
+    if not is_update(node) or not all(map(_is_value, node.inputs[changes:])):
+        raise _claim_error(name, node, "it has state besides the variables that it changes")
 
 
 def _is_read(node: Node, changed: Collection[Node | None]) -> bool:
@@ -365,7 +367,7 @@ def _replace_by_regions(
         members = sorted(claim.members, key=position.__getitem__)
         region = _replace(step, members, name, claim.updates, claim.branches)
         region_of.update(dict.fromkeys(members, region.node))
-        device = placement(_first_with_kernel(members))[0]
+        device = placement(_first_kernel_node(members))[0]
         heavy = not claim.shares and any(
             [placement(m)[1].heavy for m in members if not m.traits.routes]
         )
@@ -374,13 +376,13 @@ def _replace_by_regions(
         for member in members:
             del position[member]
     controls: dict[Node, list[Node]] = {}
-    for first, then in pairs:
-        before, after = region_of.get(first, first), region_of.get(then, then)
+    for first, second in pairs:
+        before, after = region_of.get(first, first), region_of.get(second, second)
         if before is not after and (before in result or after in result):
             controls.setdefault(after, []).append(before)
     for after, matches in controls.items():
         step.graph.set_control_inputs(after, [*after.controls, *matches], reason="region")
-    order = ordered_by(list(position), position.__getitem__)
+    order = sort_topologically(list(position), position.__getitem__)
     if len(order) < len(position):
         stuck = [node.name for node in result if node not in order]
         raise errors.InternalError(
@@ -423,25 +425,25 @@ def _replace(
     branches: Branches,
 ) -> Region:
     """Insert a `_Region` node for its members, which stay in the graph with no users outside."""
-    inside = set(members)
-    after = _waiting(inside)
+    member_set = set(members)
+    after = _find_dependents(member_set)
     for member in members:
-        _take_variables(step, member, inside)
+        _take_variables(step, member, member_set)
         for source in member.inputs:
             if source.node.role is Role.CONSTANT and not after.isdisjoint(source.node.controls):
                 _free(step, source.node)
-    inputs = [s for node in members for s in node.inputs if s.node not in inside]
+    inputs = [s for node in members for s in node.inputs if s.node not in member_set]
     inputs = list(dict.fromkeys(inputs))
     fetched = set(step.fetches)
     outputs = [
         o
         for node in members
         for o in node.outputs
-        if node not in updating and _is_used_outside(o, inside, fetched)
+        if node not in updating and _is_used_outside(o, member_set, fetched)
     ]
     for member in updating:
         for output in member.outputs:
-            _rewire_reference(step, output, inside)
+            _rewire_reference(step, output, member_set)
     changed = {s for node, count in updating.items() for s in node.inputs[:count]}
     node = step.graph.add_derived(
         members[0],
@@ -459,11 +461,11 @@ def _replace(
     )
     node.device = members[0].device
     region = Region(node, members, outputs, compiler, branches)
-    _rewire(step, region, inside, after)
+    _rewire(step, region, member_set, after)
     return region
 
 
-def _waiting(members: Collection[Node]) -> set[Node]:
+def _find_dependents(members: Collection[Node]) -> set[Node]:
     """Return the members and the nodes after them that wait only for members."""
     result = set(members)
     waiting = list(members)
@@ -476,22 +478,22 @@ def _waiting(members: Collection[Node]) -> set[Node]:
     return result
 
 
-def _waits(members: Sequence[Node], after: Collection[Node]) -> list[Node]:
+def _external_controls(members: Sequence[Node], after: Collection[Node]) -> list[Node]:
     """Return the control dependencies of the members on other nodes.
 
     Args:
       after: the members and the nodes that wait only for members; dependencies of the latter are
         returned in their place.
     """
-    inside = set(members)
+    member_set = set(members)
     result: dict[Node, None] = {}
-    seen: set[Node] = set()
+    visited: set[Node] = set()
     waiting = [control for member in members for control in member.controls]
     while waiting:
         node = waiting.pop()
-        if node in seen or node in inside:
+        if node in visited or node in member_set:
             continue
-        seen.add(node)
+        visited.add(node)
         if node in after:
             waiting += node.controls
         else:
@@ -508,22 +510,22 @@ def _free(step: StepGraph, constant: Node) -> None:
         step.graph.set_control_inputs(user, controls, reason="region")
 
 
-def _take_variables(step: StepGraph, member: Node, inside: Collection[Node]) -> None:
+def _take_variables(step: StepGraph, member: Node, members: Collection[Node]) -> None:
     """Rewire a member from forwarded references to the variables themselves.
 
     Control edges order the accesses to a variable. In a loop, the variable enters through an Enter.
     """
     for index, source in enumerate(member.inputs):
-        switched = source.node.role is Role.SWITCH and source.node in inside
+        switched = source.node.role is Role.SWITCH and source.node in members
         variable = variable_of(source) if source.dtype.is_ref or switched else None
-        is_outside = switched or source.node not in inside
+        is_outside = switched or source.node not in members
         if variable is not None and is_outside:
-            brought = _brought_in(source)
-            if brought is not source:
-                step.graph.replace_input(member, index, brought, reason="region")
+            origin = _trace_reference(source)
+            if origin is not source:
+                step.graph.replace_input(member, index, origin, reason="region")
 
 
-def _brought_in(source: Output) -> Output:
+def _trace_reference(source: Output) -> Output:
     """Return the reference or handle from which a forwarded one originates, in the same frame."""
     while source.node.role not in (Role.VARIABLE, Role.ENTER):
         inputs = source.node.inputs
@@ -531,22 +533,22 @@ def _brought_in(source: Output) -> Output:
     return source
 
 
-def _rewire_reference(step: StepGraph, output: Output, inside: Collection[Node]) -> None:
+def _rewire_reference(step: StepGraph, output: Output, members: Collection[Node]) -> None:
     """Rewire outside users of a member's output reference to the variable itself."""
     variable = variable_of(output)
     assert variable is not None
     step.forward(output, variable.outputs[0])
     for user in output.consumers():
         for index, source in enumerate(user.inputs):
-            if source is output and user not in inside:
+            if source is output and user not in members:
                 step.graph.replace_input(user, index, variable.outputs[0], reason="region")
 
 
-def _is_used_outside(output: Output, inside: set[Node], fetched: set[Output]) -> bool:
-    return output in fetched or any(user not in inside for user in output.consumers())
+def _is_used_outside(output: Output, members: set[Node], fetched: set[Output]) -> bool:
+    return output in fetched or any(user not in members for user in output.consumers())
 
 
-def _rewire(step: StepGraph, region: Region, inside: set[Node], after: Collection[Node]) -> None:
+def _rewire(step: StepGraph, region: Region, members: set[Node], after: Collection[Node]) -> None:
     """Rewire users outside the region to its outputs, and control edges to its node.
 
     Args:
@@ -555,18 +557,18 @@ def _rewire(step: StepGraph, region: Region, inside: set[Node], after: Collectio
     graph, node = step.graph, region.node
     replacements = dict(zip(region.outputs, node.outputs, strict=True))
     step.replace_all(replacements, reason="region", keep=set(region.members))
-    waits = _waits(region.members, after)
+    waits = _external_controls(region.members, after)
     users = dict.fromkeys(user for member in region.members for user in member.consumers)
     for user in users:  # each once; one may wait for all members
-        if user not in inside and not inside.isdisjoint(user.controls):
-            controls = [node if c in inside else c for c in user.controls]
+        if user not in members and not members.isdisjoint(user.controls):
+            controls = [node if c in members else c for c in user.controls]
             graph.set_control_inputs(user, controls, reason="region")
     if waits:
         graph.set_control_inputs(node, waits, reason="region")
-    step.targets = [node if target in inside else target for target in step.targets]
+    step.targets = [node if target in members else target for target in step.targets]
 
 
-def _refused(compiler: str, node: Node, reason: str) -> errors.InternalError:
+def _claim_error(compiler: str, node: Node, reason: str) -> errors.InternalError:
     return errors.InternalError(
         f"the compiler {compiler!r} cannot claim {node.name!r} ({node.type}): {reason}",
         op=node.type,

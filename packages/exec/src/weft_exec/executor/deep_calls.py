@@ -10,9 +10,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from weft_exec.kernels.quiet import quietly
-from weft_exec.kernels.random_counters import here, run_at
-from weft_graph.ir.deep_stack import is_half_full, on_new_thread
+from weft_exec.kernels.quiet import call_quietly
+from weft_exec.kernels.random_counters import current_iteration, run_at
+from weft_graph.ir.deep_stack import is_half_full, run_on_new_thread
 from weft_tensor import errors
 
 DEEPEST = 10_000
@@ -63,13 +63,13 @@ def run(name: str, function: Callable[..., None], *arguments: Any) -> None:
 def _run_elsewhere(function: Callable[..., None], *arguments: Any) -> None:
     """Run a function on a new thread."""
     depth, stopped = _calls.depth, _calls.stopped
-    where = here()
+    where = current_iteration()
 
     def go_on() -> None:
         _calls.depth, _calls.stopped = depth, stopped
-        quietly(run_at, *where, function, *arguments)
+        call_quietly(run_at, *where, function, *arguments)
 
-    def interrupted(now: bool) -> None:
-        stopped[0] = now
+    def interrupted(immediately: bool) -> None:
+        stopped[0] = immediately
 
-    on_new_thread(go_on, interrupted)
+    run_on_new_thread(go_on, interrupted)

@@ -10,11 +10,11 @@ from weft_exec.devices.device import Device
 from weft_exec.executor.entries import ORDER, RECEIVE, SEND, WHOLE, Item, Need, group
 from weft_exec.executor.executable import Executable, Fetch, ReferenceFetch
 from weft_exec.executor.frames import StepPlan
-from weft_exec.executor.kernel_errors import located, raise_located
-from weft_exec.executor.layout import in_line
-from weft_exec.executor.linear import Compound, Segment, Slots, gather, whole
+from weft_exec.executor.kernel_errors import raise_located, to_op_error
+from weft_exec.executor.layout import make_linear_segment
+from weft_exec.executor.linear import Compound, Segment, Slots, all_slots, gather
 from weft_exec.executor.overlap import Overlap
-from weft_exec.executor.priority import changed_by, takes_reference, variable_of
+from weft_exec.executor.priority import changed_variables, takes_reference, variable_of
 from weft_exec.kernels.registry import Kernel
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import StepGraph
@@ -71,9 +71,9 @@ class Derivation:
         linear, plan = None, None
         if self._overlaps(self.items):
             entries, uses = group(self.items, fetched_slots, self._merges_segments)
-            plan = StepPlan.of_root(entries, uses.get(None, {}))
+            plan = StepPlan.for_root(entries, uses.get(None, {}))
         else:
-            linear = in_line(self.items, fetched_slots)
+            linear = make_linear_segment(self.items, fetched_slots)
         return self._executable(fetches, linear, plan)
 
     def _visit(self, nodes: Sequence[Node]) -> None:
@@ -137,7 +137,7 @@ class Derivation:
         try:
             return bring_in(value)
         except Exception as error:  # because a device may raise anything; the location is added
-            raise_located(located(error, node, self.place(node)[0].name, (value,)))
+            raise_located(to_op_error(error, node, self.place(node)[0].name, (value,)))
 
     def _kernel(self, node: Node) -> None:
         device, kernel = self.place(node)
@@ -149,7 +149,7 @@ class Derivation:
                 self._bypass(node)
                 return
         except Exception as error:  # because a factory may raise anything; the location is added
-            raise_located(located(error, node, device.name, ()))
+            raise_located(to_op_error(error, node, device.name, ()))
         item = self._item(node, device.name, kernel.heavy, kernel.asynchronous)
         item.kind = item.kind if node.role is None else _TRANSFERS.get(node.role, item.kind)
         arguments = [self._argument(node, i, item) for i in range(len(node.inputs))]
@@ -167,7 +167,7 @@ class Derivation:
                 function = _map_calls(function, len(results))
         compound = function if isinstance(function, Compound) else None
         if compound and compound.lay(arguments, results, partial(self.slot, node)):
-            item.work.append((function, whole, 0, arguments, results, node))
+            item.work.append((function, all_slots, 0, arguments, results, node))
         else:
             item.add(function, gather(arguments), arguments, target, node)
 
@@ -191,10 +191,12 @@ class Derivation:
         """Make `item` wait for its inputs; an update also waits for reads of the old value."""
         self._wait_for_inputs(node, item)
         variables = {v for v in map(variable_of, node.inputs) if v is not None}
-        changed = {variable_of(source) for source in changed_by(node)} if variables else ()
+        changed = {variable_of(source) for source in changed_variables(node)} if variables else ()
         for variable in variables:
             if variable in changed:
-                item.needs.update((reader, ORDER) for reader in self._earlier(variable, item))
+                item.needs.update(
+                    (reader, ORDER) for reader in self._earlier_accesses(variable, item)
+                )
             else:
                 self.readers.setdefault(variable, []).append(item)
 
@@ -204,7 +206,7 @@ class Derivation:
         for control in node.controls:
             item.needs |= self._anchors(control)
 
-    def _earlier(self, variable: Node, item: Item) -> Iterable[Item]:
+    def _earlier_accesses(self, variable: Node, item: Item) -> Iterable[Item]:
         """Return the reads of a variable that an update waits for."""
         return self.readers.get(variable, ())
 

@@ -13,10 +13,10 @@ from weft_exec.executor.flow_derivation import FlowDerivation, isolate_fetches
 from weft_exec.executor.memory_budget import MemoryBudget
 from weft_exec.executor.native.warm_up import WarmUp, can_warm_up
 from weft_exec.executor.overlap import Overlap
-from weft_exec.executor.priority import by_priority
+from weft_exec.executor.priority import sort_by_priority
 from weft_graph.ir.node import Node
 from weft_graph.ir.step_graph import StepGraph
-from weft_graph.passes.flow import Flow, has_control_flow, ordered_by
+from weft_graph.passes.flow import Flow, has_control_flow, sort_topologically
 
 
 def derive(
@@ -35,14 +35,14 @@ def derive(
       step: a pruned and optimized graph.
       placement: returns the device and kernel of a node.
       overlap: decides which nodes may run in parallel.
-      nodes: its live nodes in execution order; `by_priority` by default.
+      nodes: its live nodes in execution order; `sort_by_priority` by default.
       bring_in: copies a constant to a device with its own memory.
       budget: memory budget of compiled code; None for no limit.
       together: True if nodes may wait for all values that are available at the start of the step.
       has_regions: False to run all nodes by kernels.
     Raises: OpError: a node cannot be placed, or its kernel rejects its attributes.
     """
-    nodes = by_priority(step.live_nodes()) if nodes is None else nodes
+    nodes = sort_by_priority(step.live_nodes()) if nodes is None else nodes
     loops = {}
     if has_regions:
         loops = compile_loops(step, nodes, placement, overlap) if budget is None else {}
@@ -53,7 +53,7 @@ def derive(
     if isolate_fetches(step, flow):
         place_of = {node: i for i, node in enumerate(nodes)}
         isolated = [output.node for output in step.isolated]
-        nodes = ordered_by([*nodes, *isolated], lambda node: place_of.get(node, -1))
+        nodes = sort_topologically([*nodes, *isolated], lambda node: place_of.get(node, -1))
         flow = Flow(nodes)
     return FlowDerivation(step, placement, overlap, flow, bring_in, loops).derive(nodes)
 
@@ -71,7 +71,7 @@ def derive_first(
 
     Args: as for `derive`.
     """
-    nodes = by_priority(step.live_nodes()) if nodes is None else nodes
+    nodes = sort_by_priority(step.live_nodes()) if nodes is None else nodes
     if not can_warm_up(nodes):
         return derive(step, placement, overlap, nodes, budget=budget)
     start = process_time()

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weft_exec.executor.entries import RECEIVE, SEND, Entry
 from weft_exec.executor.executable import Executable
-from weft_exec.executor.kernel_errors import located, raise_located
+from weft_exec.executor.kernel_errors import raise_located, to_op_error
 from weft_exec.executor.linear import Segment, Slots
 from weft_exec.executor.step import Iteration, StepMachine, Token, TracedStepMachine
 from weft_exec.executor.step_check import StepCheck, deadline_error, running
-from weft_exec.executor.transfers import Arrival, HandedOver, key_of
+from weft_exec.executor.transfers import Arrival, DirectReceiver, key_of
 from weft_exec.kernels.context import Completion, StepContext
 from weft_exec.kernels.random_counters import Executions, needs_counters, run_at
 from weft_exec.resources.rendezvous import DEAD
-from weft_exec.resources.resources import Done
+from weft_exec.resources.resources import CompletionCallback
 from weft_exec.resources.threads import Task, ThreadPool
 from weft_exec.tracing.step_trace import LoopIteration
-from weft_graph.ir.interrupts import taken
+from weft_graph.ir.interrupts import take_item
 from weft_graph.ir.node import Node
 from weft_tensor import errors
 
@@ -109,7 +109,7 @@ class Driver:
         elif entry.kind == RECEIVE:
             if self._trace is not None:
                 self._record_wait(token, key_of(entry, iteration))
-            done: Done = HandedOver(token, self._accept_sent, self._mailbox.put)
+            done: CompletionCallback = DirectReceiver(token, self._accept_sent, self._mailbox.put)
             if self._is_sent_by_other_thread(entry):
                 self._pending_receives += 1
                 done = Completion(token, self._mailbox.put)
@@ -214,7 +214,7 @@ class Driver:
         entry, iteration = token
         assert self._trace is not None
         ready, within = self._machine.ready_time(token), _loop_iteration(iteration)
-        self._trace.waiting(token, _node(entry), entry.device, ready, within, key)
+        self._trace.record_start(token, _node(entry), entry.device, ready, within, key)
 
     def _send(self, token: Token) -> None:
         entry, iteration = token
@@ -228,7 +228,7 @@ class Driver:
         key = key_of(entry, iteration)
         if self._trace is not None:
             ready, within = self._machine.ready_time(token), _loop_iteration(iteration)
-            self._trace.sent(key, _node(entry), entry.device, ready, within)
+            self._trace.record_send(key, _node(entry), entry.device, ready, within)
         self._context.rendezvous.send(key, value)
         self._machine.finished(token)
 
@@ -293,7 +293,9 @@ class Driver:
         while True:
             try:
                 token, value, error = (
-                    taken(self._mailbox, self._patience()) if block else self._mailbox.get_nowait()
+                    take_item(self._mailbox, self._wait_timeout())
+                    if block
+                    else self._mailbox.get_nowait()
                 )
             except Empty:
                 if block:
@@ -325,10 +327,10 @@ class Driver:
                 self._machine.finished(token, dead=True)
                 return
             if self._trace is not None:
-                self._trace.arrived(token, value, error is not None)
+                self._trace.record_completion(token, value, error is not None)
             if error is not None:
                 inputs = entry.arguments(iteration.slots)
-                error = located(error, _node(entry), entry.device, inputs)
+                error = to_op_error(error, _node(entry), entry.device, inputs)
             else:
                 error = self._store(entry, iteration.slots, value)
         self._completed(token, error)
@@ -342,7 +344,7 @@ class Driver:
                     f"the kernel must return {count} values, got {value!r}"
                 )
                 assert entry.node is not None
-                return located(internal_error, entry.node, entry.device, entry.arguments(slots))
+                return to_op_error(internal_error, entry.node, entry.device, entry.arguments(slots))
         slots[slot] = value
         return None
 
@@ -360,7 +362,7 @@ class Driver:
                 errors.CancelledError(reason, details={ELSEWHERE: True})
             )
 
-    def _patience(self) -> float | None:
+    def _wait_timeout(self) -> float | None:
         deadline = self._context.deadline
         # After a failure the running entries are awaited without a limit, because they still use
         # the memory of the step.
@@ -369,11 +371,11 @@ class Driver:
         return max(0.0, deadline - time.monotonic())
 
     def _timed_out(self) -> None:
-        error = deadline_error(self._waiting_for())
+        error = deadline_error(self._describe_pending())
         if self._machine.interrupt(error):
             self._context.cancellation.cancel(error)
 
-    def _waiting_for(self) -> str:
+    def _describe_pending(self) -> str:
         waiting = sorted(self._machine.running, key=lambda token: (token[1].serial, token[0].index))
         names = [entry.node.name for entry, _ in waiting if entry.node is not None]
         return f" while waiting for {', '.join(names[:5])}" if names else ""
@@ -400,8 +402,8 @@ def _loop_iteration(iteration: Iteration) -> LoopIteration | None:
     frame = iteration.frame
     if frame.parent is None:
         return None
-    around = _loop_iteration(frame.parent)
-    return LoopIteration(frame.plan.name, iteration.index, around, iteration.tag)
+    outer = _loop_iteration(frame.parent)
+    return LoopIteration(frame.plan.name, iteration.index, outer, iteration.tag)
 
 
 def _add_iterations(error: errors.OpError, iteration: Iteration | None) -> None:

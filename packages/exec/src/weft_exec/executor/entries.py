@@ -27,7 +27,7 @@ from weft_graph.passes.flow import ALWAYS, Frame, Guard
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_exec.resources.resources import Done
+    from weft_exec.resources.resources import CompletionCallback
 
 Work = tuple[Callable[..., Any], Gather, "int | slice", Sequence[int], Sequence[int], Node]
 """A function, its argument getter, its result slot, the slots that it reads and writes, and the
@@ -111,7 +111,7 @@ class Item:
         self.group = self
 
     @property
-    def alone(self) -> bool:
+    def is_separate(self) -> bool:
         """True if the item has a separate entry."""
         return self.heavy or self.asynchronous or self.kind != WORK
 
@@ -225,7 +225,7 @@ class Entry:
         self.local = index
         self.kernel: Callable[..., Any] | None = None
         self.key = ""
-        self.move: Callable[[Any, Done], None] | None = None
+        self.move: Callable[[Any, CompletionCallback], None] | None = None
         self.take: Gather | None = None
         self.slot: int | slice = 0 if first is None else first.slot
         self.source = 0 if first is None else first.source
@@ -246,13 +246,13 @@ class Entry:
 
 
 def group(
-    items: Sequence[Item], kept: Collection[int], together: bool = False
+    items: Sequence[Item], kept_slots: Collection[int], together: bool = False
 ) -> tuple[tuple[Entry, ...], dict[Frame | None, dict[int, int]]]:
     """Group items into entries.
 
     Args:
       items: in topological order, without the back edges of loops.
-      kept: the slots that are fetched, which must not be cleared.
+      kept_slots: the slots that are fetched, which must not be cleared.
       together: True if items that wait for values available at the start of the step may wait for
         all such values.
     Returns: the entries, and for each frame the number of users of each slot that entries share.
@@ -265,7 +265,7 @@ def group(
     entries: list[Entry] = []
     entry_of: dict[Item, Entry] = {}
     for leader, parts in members.items():
-        entry = entry_of[leader] = _entry(len(entries), parts, users, kept)
+        entry = entry_of[leader] = _entry(len(entries), parts, users, kept_slots)
         entries.append(entry)
     for leader, parts in members.items():
         _connect(entry_of[leader], parts, entry_of)
@@ -277,7 +277,7 @@ def group(
     return tuple(entries), uses
 
 
-def in_order(items: Sequence[Item]) -> list[Item]:
+def sort_items(items: Sequence[Item]) -> list[Item]:
     """Sort items topologically; independent ones keep their order."""
     users: dict[Item, list[Item]] = {item: [] for item in items}
     pending: dict[Item, int] = {}
@@ -342,22 +342,24 @@ def _assign_levels(items: Sequence[Item], together: bool) -> None:
         if waits and item not in at_once:
             item.behind |= bit
             bit <<= 1
-        item.level = max([source.level + _rises(source, item) for source in sources], default=0)
+        item.level = max(
+            [source.level + _needs_new_entry(source, item) for source in sources], default=0
+        )
         # The edge from a Send to its Receive is not part of these items. The number of transfers on
         # the way replaces it.
         if item.kind in (RECEIVE, EXIT):
             item.level = max(item.level, item.node.attrs.get(DEPTH, 0) * step)
-        if item.alone:
+        if item.is_separate:
             continue
         item.level = max(item.level, minimum)
         for source in sources:
             # Equal levels keep the merged graph acyclic. Equal sets of blocking predecessors keep
             # an item from waiting for an event that it does not depend on.
             if source.level == item.level and source.behind == item.behind:
-                mine, other = item.find(), source.find()
-                if mine is not other:
-                    late, early = sorted((mine, other), key=lambda i: -i.position)
-                    late.group = early
+                item_root, other = item.find(), source.find()
+                if item_root is not other:
+                    later, earlier = sorted((item_root, other), key=lambda i: -i.position)
+                    later.group = earlier
 
 
 def _is_sent_at_start(item: Item) -> bool:
@@ -377,9 +379,9 @@ def _union(sets: Sequence[int]) -> int:
     return result
 
 
-def _rises(source: Item, item: Item) -> bool:
+def _needs_new_entry(source: Item, item: Item) -> bool:
     """Return True if two items need different entries even if both are cheap."""
-    return source.alone or source.frame is not item.frame or source.guard != item.guard
+    return source.is_separate or source.frame is not item.frame or source.guard != item.guard
 
 
 Slot = tuple["Frame | None", int]
@@ -404,7 +406,7 @@ def _users(items: Sequence[Item]) -> dict[Slot, set[Item]]:
     return users
 
 
-def touched(item: Item) -> list[int]:
+def touched_slots(item: Item) -> list[int]:
     """Return the slots that an item reads or writes, in its own frame."""
     result = [slot for *_, slots, _ in item.work for slot in slots]
     return (
@@ -422,7 +424,7 @@ def _read_slots(item: Item) -> list[int]:
 
 
 def _entry(
-    index: int, parts: Sequence[Item], users: dict[Slot, set[Item]], kept: Collection[int]
+    index: int, parts: Sequence[Item], users: dict[Slot, set[Item]], kept_slots: Collection[int]
 ) -> Entry:
     frame = parts[0].frame
     root = frame is None or frame.parent is None
@@ -432,7 +434,7 @@ def _entry(
 
     def touch(slot: int, position: int) -> None:
         user = users.get((frame, slot))
-        if not slot or user is None or (root and slot in kept):
+        if not slot or user is None or (root and slot in kept_slots):
             return
         # Entries end in any order, so users of a shared slot are counted at run time. Other slots
         # are cleared by their last instruction.

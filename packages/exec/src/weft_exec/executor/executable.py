@@ -11,10 +11,10 @@ import numpy as np
 
 from weft_exec.executor.linear import Segment, Slots
 from weft_exec.executor.step import StepMachine
-from weft_exec.kernels.random_counters import in_new_step
+from weft_exec.kernels.random_counters import run_in_new_step
 from weft_graph.ir.node import Output
 from weft_tensor import errors
-from weft_tensor.memory import copied
+from weft_tensor.memory import copy_array
 
 if TYPE_CHECKING:
     from weft_exec.executor.frames import StepPlan
@@ -56,7 +56,7 @@ class Executable:
         self.linear = linear
         self.run_line: Callable[[Slots], None] | None = None
         if linear is not None:
-            self.run_line = partial(in_new_step, linear.run) if linear.draws else linear.run
+            self.run_line = partial(run_in_new_step, linear.run) if linear.draws else linear.run
         self.plan = plan
         self.warm_up: WarmUp | None = None
 
@@ -121,14 +121,14 @@ class Fetch:
         value = slots[self.slot]
         if type(value) is not np.ndarray:
             if isinstance(value, np.ndarray):
-                return copied(np.asarray(value))
+                return copy_array(np.asarray(value))
             return value
         if value.ndim == 0:
             return value[()]
         if self.shared or type(value.base) is np.ndarray or getrefcount(value) > _SOLE:
-            return copied(value)
+            return copy_array(value)
         # Memory of Python bytes or of a library's object may be read-only.
-        return value if value.flags.writeable else copied(value)
+        return value if value.flags.writeable else copy_array(value)
 
 
 class ReferenceFetch(Fetch):
@@ -154,7 +154,7 @@ class ReferenceFetch(Fetch):
                 op=node.type, node=node.name, device=self.device, line=node.line or None
             ) from error.__cause__
         if isinstance(value, np.ndarray):
-            return copied(value) if value.ndim else value[()]
+            return copy_array(value) if value.ndim else value[()]
         return value
 
 

@@ -23,8 +23,8 @@ from weft_exec.executor.entries import (
     Item,
     Need,
     group,
-    in_order,
-    touched,
+    sort_items,
+    touched_slots,
 )
 from weft_exec.executor.executable import NOT_COMPUTED, ConditionalFetch, Executable, Fetch
 from weft_exec.executor.frames import StepPlan
@@ -32,7 +32,7 @@ from weft_exec.executor.layout import Layout, Located
 from weft_exec.executor.linear import Slots, gather
 from weft_exec.executor.linear_loops import LinearLoops
 from weft_exec.executor.overlap import Overlap
-from weft_exec.executor.priority import updates
+from weft_exec.executor.priority import is_update
 from weft_exec.kernels.registry import Kernel
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import StepGraph, is_back_edge
@@ -189,7 +189,7 @@ class FlowDerivation(Derivation):
         home = self._slot_frame(self.flow.frame[source.node])
         return self.templates[home][self.slots[source]]
 
-    def _earlier(self, variable: Node, item: Item) -> Iterable[Item]:
+    def _earlier_accesses(self, variable: Node, item: Item) -> Iterable[Item]:
         """Return possible earlier accesses in the same frame; other frames run in order anyway."""
         return [
             read
@@ -300,7 +300,7 @@ class FlowDerivation(Derivation):
         """Add an item for a Merge that selects a side by the predicate."""
         item = self._item(node, "", False, False)
         self._wait_for_inputs(node, item)
-        pred, side = self._decided_by(node)
+        pred, side = self._merge_predicate(node)
         lower, upper = (
             (node.inputs[0], node.inputs[1]) if side else (node.inputs[1], node.inputs[0])
         )
@@ -318,7 +318,7 @@ class FlowDerivation(Derivation):
                 node,
             )
 
-    def _decided_by(self, node: Node) -> tuple[Output, int]:
+    def _merge_predicate(self, node: Node) -> tuple[Output, int]:
         """Return the predicate of a structured Merge, and the value of it that selects input 1."""
         lower, upper = [self.flow.output_guard(source) for source in node.inputs]
         ((pred, side),) = upper - lower
@@ -336,7 +336,7 @@ class FlowDerivation(Derivation):
     def _finish(self, nodes: Sequence[Node]) -> Executable:
         fetches = self._fetches()
         fetched_slots = frozenset(fetch.slot for fetch in fetches)
-        structurer = Structurer(nodes, self.flow, updates)
+        structurer = Structurer(nodes, self.flow, is_update)
         work: dict[Node, list[Located]] = {}
         for item in self.items:
             work.setdefault(item.node, []).extend((element, item.device) for element in item.work)
@@ -344,16 +344,16 @@ class FlowDerivation(Derivation):
             layout = self._layout(self.flow.root, work, fetched_slots)
             linear = layout.segment(structurer.block(self.flow.root))
             return self._executable(fetches, linear, None)
-        items = self._scheduled()
+        items = self._schedule_items()
         for frame in self.templates:
             self._lay_out_linear_loops(frame, structurer, work, items, fetched_slots)
-        entries, uses = group(in_order(items), fetched_slots)
+        entries, uses = group(sort_items(items), fetched_slots)
         entered = {e: self.flow.frame[e.node] for e in entries if e.kind == ENTER and e.node}
         frames = self.flow.frames
-        plan = StepPlan.of_frames(frames, entries, uses, self.templates, entered)
+        plan = StepPlan.for_frames(frames, entries, uses, self.templates, entered)
         return self._executable(fetches, None, plan)
 
-    def _scheduled(self) -> list[Item]:
+    def _schedule_items(self) -> list[Item]:
         """Return the items outside linear loops, and linear loops with the needs of their items."""
         items = [item for item in self.items if item.owner is None]
         # Merges first: their inputs may need new items that pass values on.
@@ -383,10 +383,10 @@ class FlowDerivation(Derivation):
         return items
 
     def _layout(
-        self, frame: Frame, work: dict[Node, list[Located]], kept: Collection[int]
+        self, frame: Frame, work: dict[Node, list[Located]], kept_slots: Collection[int]
     ) -> Layout:
         """Return the layout of work that uses the slots of a frame."""
-        outlive = kept if frame is self.flow.root else ()
+        outlive = kept_slots if frame is self.flow.root else ()
         wholes = {
             cond: (claim.make(), claim.whole)
             for cond, claim in self._compiled.items()
@@ -402,17 +402,17 @@ class FlowDerivation(Derivation):
         structurer: Structurer,
         work: dict[Node, list[Located]],
         items: Sequence[Item],
-        kept: Collection[int],
+        kept_slots: Collection[int],
     ) -> None:
         """Lay out the work of the linear loops that use the slots of a frame."""
-        mine = [frame for frame, item in self.owners.items() if item.frame is home]
-        loops = [structurer.loop(frame) for frame in mine]
-        layout = self._layout(home, work, kept)
+        frame_list = [frame for frame, item in self.owners.items() if item.frame is home]
+        loops = [structurer.loop(frame) for frame in frame_list]
+        layout = self._layout(home, work, kept_slots)
         layout.count(list(loops))
         for item in items:
             if item.frame is home:
-                layout.count_others(touched(item))
-        for frame, loop in zip(mine, loops, strict=True):
+                layout.count_others(touched_slots(item))
+        for frame, loop in zip(frame_list, loops, strict=True):
             self.owners[frame].work.append(layout.loop(loop))
 
     def _choices(self, item: Item, items: list[Item]) -> None:
@@ -426,11 +426,11 @@ class FlowDerivation(Derivation):
                 (need,) = anchors
                 item.choices.append((need, self.slots[source]))
             else:
-                passing = self._passing(source, item)
+                passing = self._forwarding_item(source, item)
                 items.append(passing)
                 item.choices.append(((passing, WHOLE), passing.slot))
 
-    def _passing(self, source: Output, item: Item) -> Item:
+    def _forwarding_item(self, source: Output, item: Item) -> Item:
         """Return an item that forwards an output once all that the output depends on has ended."""
         guard = frozenset({(source.node, -1)})
         passing = Item(source.node, item.position, "", False, False, item.frame, guard)

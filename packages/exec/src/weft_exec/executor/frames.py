@@ -73,7 +73,7 @@ class StepPlan:
         self.entered: dict[Entry, FramePlan] = {}
 
     @classmethod
-    def of_root(cls, entries: Sequence[Entry], uses: Mapping[int, int]) -> StepPlan:
+    def for_root(cls, entries: Sequence[Entry], uses: Mapping[int, int]) -> StepPlan:
         """Return the plan of a step without loops."""
         root = FramePlan("", [], 1)
         root.uses = dict(uses)
@@ -82,14 +82,14 @@ class StepPlan:
         return cls(root, entries)
 
     @classmethod
-    def of_segment(cls, segment: Segment) -> StepPlan:
+    def for_segment(cls, segment: Segment) -> StepPlan:
         """Return the plan of a step that runs its nodes in a fixed order, as one heavy entry."""
         entry = Entry(0, segment)
         entry.heavy = True
-        return cls.of_root([entry], {})
+        return cls.for_root([entry], {})
 
     @classmethod
-    def of_frames(
+    def for_frames(
         cls,
         frames: Sequence[Frame],
         entries: Sequence[Entry],

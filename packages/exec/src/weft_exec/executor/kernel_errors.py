@@ -30,7 +30,9 @@ def describe(value: Any) -> str:
     return type(value).__name__
 
 
-def located(error: BaseException, node: Node, device: str, inputs: Iterable[Any]) -> errors.OpError:
+def to_op_error(
+    error: BaseException, node: Node, device: str, inputs: Iterable[Any]
+) -> errors.OpError:
     """Convert `error` to an OpError with op, node, device, inputs and the user's line.
 
     If the op's shape rule rejects the inputs, its message is used, because it states the
@@ -43,7 +45,7 @@ def located(error: BaseException, node: Node, device: str, inputs: Iterable[Any]
         argument_error = error
     elif isinstance(error, MemoryError):
         argument_error = errors.ResourceExhaustedError(f"out of memory: {error}")
-    elif (refused := refusal(node, inputs)) is not None:
+    elif (refused := shape_rule_error(node, inputs)) is not None:
         argument_error = refused
     elif isinstance(error, np.linalg.LinAlgError):
         words = f"the matrices cannot be decomposed: {error}; are they finite?"
@@ -63,7 +65,7 @@ def located(error: BaseException, node: Node, device: str, inputs: Iterable[Any]
     )
 
 
-def refusal(node: Node, inputs: Sequence[Any]) -> errors.OpError | None:
+def shape_rule_error(node: Node, inputs: Sequence[Any]) -> errors.OpError | None:
     """Return the error of the op's shape rule for the actual inputs of a kernel, if any.
 
     During graph construction, shapes and values may have been unknown to the rule. None if the rule
@@ -102,7 +104,7 @@ def _describe_value(graph: Graph, source: Output, value: Any) -> Output:
 
 
 def raise_located(op_error: errors.OpError) -> NoReturn:
-    """Raise the OpError of `located`, chained to its cause.
+    """Raise the OpError of `to_op_error`, chained to its cause.
 
     No frame in the traceback may refer to the error, or the kernel's inputs would live until the
     next cyclic garbage collection.

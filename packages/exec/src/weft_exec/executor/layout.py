@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from weft_exec.executor.blocks import Choice, LoopCall, WhileLoop
+from weft_exec.executor.blocks import ConditionalSegment, LoopCall, WhileLoop
 from weft_exec.executor.entries import Item, Work
-from weft_exec.executor.linear import Gather, Instruction, Segment, gather, whole
+from weft_exec.executor.linear import Gather, Instruction, Segment, all_slots, gather
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import is_back_edge
 from weft_graph.passes.flow import Frame
@@ -43,14 +43,14 @@ class Layout:
         work: Mapping[Node, Sequence[Located]],
         slot_of: Callable[[Output], int],
         variables: Mapping[Frame, slice],
-        kept: Collection[int],
+        kept_slots: Collection[int],
         wholes: Mapping[Node, tuple[Callable[..., Any], WholeLoop]] = MappingProxyType({}),
     ) -> None:
         self._wholes = wholes
         self._work = work
         self._slot_of = slot_of
         self._variables = variables
-        self._kept_slots = kept
+        self._kept_slots = kept_slots
         self._total: Touches = Counter()
         self._produced_slots: set[int] = set()
 
@@ -115,8 +115,8 @@ class Layout:
         last: dict[int, int] = {}
         for step in block:
             for ((function, take, slot, _, _, node), device), touches in self._steps(step):
-                for touched in touches:
-                    last[touched] = len(instructions)
+                for accesses in touches:
+                    last[accesses] = len(instructions)
                 counts.update(touches)
                 instructions.append((function, take, slot))
                 nodes.append(node)
@@ -153,8 +153,8 @@ class Layout:
         pred = self._slot_of(branch.pred)
         touches[pred] += 1
         node = branch.pred.node
-        choice = Choice(pred, node, (lower, upper))
-        return ((choice, whole, 0, tuple(touches), (), node), ""), touches
+        choice = ConditionalSegment(pred, node, (lower, upper))
+        return ((choice, all_slots, 0, tuple(touches), (), node), ""), touches
 
     def _lay_out_loop(self, loop: Loop) -> tuple[Located, Touches]:
         frame = loop.frame
@@ -163,13 +163,13 @@ class Layout:
         body, more = self._lay_out_block(loop.body)
         following = self._next_slots(frame)
         variables = self._variables[frame]
-        inside = {
+        body_slots = {
             slot
             for node in nodes_in(loop.body)
             for (_, _, _, _, slots, _), _ in self._work.get(node, ())
             for slot in slots
         }
-        spent = {slot for slot in following if slot in inside} - set(self._kept_slots)
+        dead_slots = {slot for slot in following if slot in body_slots} - set(self._kept_slots)
         touches.update(more)
         touches.update(self._loop_slots(loop))
         node = frame.cond
@@ -182,7 +182,7 @@ class Layout:
             gather(self._initial(frame)),
             gather(following),
             variables,
-            sorted(spent),
+            sorted(dead_slots),
         )
         result = tuple(_range(variables))
         if node in self._wholes:
@@ -190,8 +190,8 @@ class Layout:
             entered_slots = [self._slot_of(enter.outputs[0]) for enter in loop_as_taken.enters]
             order = [loop_as_taken.variables.index(merge) for merge in frame.merges]
             called = LoopCall(run, function, gather(entered_slots), order)
-            return ((called, whole, 0, tuple(touches), result, node), ""), touches
-        return ((run, whole, 0, tuple(touches), result, node), ""), touches
+            return ((called, all_slots, 0, tuple(touches), result, node), ""), touches
+        return ((run, all_slots, 0, tuple(touches), result, node), ""), touches
 
 
 def _range(slots: slice) -> range:
@@ -203,7 +203,7 @@ def _source(merge: Node, back: bool) -> Output:
     return next(source for source in merge.inputs if is_back_edge(merge, source) is back)
 
 
-def in_line(items: Sequence[Item], kept: Collection[int]) -> Segment:
+def make_linear_segment(items: Sequence[Item], kept_slots: Collection[int]) -> Segment:
     """Return the items of a step without control flow as one segment."""
     work = [(element, item.device) for item in items for element in item.work]
     last: dict[int, int] = {}
@@ -214,7 +214,7 @@ def in_line(items: Sequence[Item], kept: Collection[int]) -> Segment:
         produced.update(result)
     dead: dict[int, list[int]] = {}
     for slot_index, i in last.items():
-        if slot_index in produced and slot_index not in kept:
+        if slot_index in produced and slot_index not in kept_slots:
             dead.setdefault(i, []).append(slot_index)
     instructions: list[Instruction] = [
         (function, take, slot, tuple(dead.get(i, ())))

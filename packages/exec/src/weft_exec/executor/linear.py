@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from weft_exec.executor.kernel_errors import located, raise_located
+from weft_exec.executor.kernel_errors import raise_located, to_op_error
 from weft_exec.kernels.random_counters import needs_counters
 from weft_exec.tracing.readings import begin_readings, end_readings, load_native_reader
 from weft_exec.tracing.step_trace import bytes_of, clock
@@ -43,7 +43,7 @@ def gather(slots: Sequence[int]) -> Gather:
     return itemgetter(*slots)
 
 
-def whole(slots: Slots) -> tuple[Slots]:
+def all_slots(slots: Slots) -> tuple[Slots]:
     """Return the slots as the only argument, for instructions that work on them directly."""
     return (slots,)
 
@@ -133,9 +133,9 @@ class Segment:
             [inner.draws for inner in self._segments()]
         )
 
-    def become(self, whole_segment: Compound) -> None:
+    def replace_with(self, whole_segment: Compound) -> None:
         """Replace the instructions by a single one that contains them and their nodes."""
-        self.instructions[:] = [(whole_segment, whole, 0, ())]
+        self.instructions[:] = [(whole_segment, all_slots, 0, ())]
         self._count = 1
         self._program = None
         self._compounds = (whole_segment,)
@@ -150,10 +150,10 @@ class Segment:
         self.instructions.clear()
         if self._program is not None:
             self._program.lines.clear()
-        inside = self._segments()
+        segments = self._segments()
         compounds = self._compounds
         self._compounds = ()  # first, since segments of recursive functions lead back here
-        for inner in inside:
+        for inner in segments:
             inner.cancel()
         for compound in compounds:
             if compound is not None:
@@ -178,11 +178,11 @@ class Segment:
                         slots[i] = None
         except Exception as error:  # because a kernel may raise anything; the location is added
             assert instruction is not None
-            raise_located(self._located(error, instruction, slots))
+            raise_located(self._to_op_error(error, instruction, slots))
         # `cancel` clears the list, which ends the loop as if all instructions had run. Only the
         # length tells the two apart.
         if len(self.instructions) != self._count:
-            raise _closed()
+            raise _closed_error()
 
     def run_checked(self, slots: Slots, check: Check) -> None:
         """Run all instructions; call `check` before the first and after each.
@@ -199,11 +199,11 @@ class Segment:
                     slots[slot] = compound.call_checked(check, *take(slots))
                 check()
             except Exception as error:  # because a kernel may raise anything; the location is added
-                raise_located(self._located(error, instruction, slots))
+                raise_located(self._to_op_error(error, instruction, slots))
             for i in dead:
                 slots[i] = None
         if len(self.instructions) != self._count:
-            raise _closed()
+            raise _closed_error()
 
     def run_traced(
         self, slots: Slots, log: ThreadLog, check: Check | None = None, ready: int = 0
@@ -244,11 +244,11 @@ class Segment:
             times = end_readings(readings, failed=True)
             log.runs.append((program, iteration, ready, times, sizes))
             if position >= len(self.instructions):
-                raise _closed() from error
-            raise_located(self._located(error, self.instructions[position], slots))
+                raise _closed_error() from error
+            raise_located(self._to_op_error(error, self.instructions[position], slots))
         log.runs.append((program, iteration, ready, end_readings(readings), sizes))
         if len(self.instructions) != self._count:
-            raise _closed()
+            raise _closed_error()
 
     def _prepare(self) -> SegmentProgram:
         """Return the meaning of the readings of a traced run."""
@@ -280,7 +280,9 @@ class Segment:
             for inner in compound.segments
         ]
 
-    def _located(self, error: Exception, instruction: Instruction, slots: Slots) -> errors.OpError:
+    def _to_op_error(
+        self, error: Exception, instruction: Instruction, slots: Slots
+    ) -> errors.OpError:
         if isinstance(instruction[0], Compound):
             assert isinstance(error, errors.OpError), "a segment locates the errors of its kernels"
             return error
@@ -289,8 +291,8 @@ class Segment:
         for position, other in enumerate(self.instructions):
             if other is instruction:
                 inputs = instruction[1](slots)
-                return located(error, self.nodes[position], self.devices[position], inputs)
-        return _closed()
+                return to_op_error(error, self.nodes[position], self.devices[position], inputs)
+        return _closed_error()
 
 
 def _run_lines(
@@ -331,7 +333,7 @@ def _as_compound(function: Callable[..., Any]) -> Compound | None:
     return function if isinstance(function, Compound) else None
 
 
-def _closed() -> errors.CancelledError:
+def _closed_error() -> errors.CancelledError:
     return errors.CancelledError("the session was closed while the step ran")
 
 

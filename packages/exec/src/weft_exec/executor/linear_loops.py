@@ -8,7 +8,7 @@ from weft_exec.executor.overlap import Overlap
 from weft_exec.kernels.registry import Kernel
 from weft_graph.ir.node import Node
 from weft_graph.passes.flow import Flow, Frame
-from weft_graph.passes.whole_loops import inside
+from weft_graph.passes.whole_loops import is_inside
 
 
 class LinearLoops:
@@ -68,7 +68,7 @@ class LinearLoops:
     def _overlaps(self, frame: Frame) -> bool:
         if self._overlap is Overlap.EVERYTHING:
             return True
-        if any(inside(frame, loop) for loop in self._compiled_frames):
+        if any(is_inside(frame, loop) for loop in self._compiled_frames):
             return False
         if self._overlap is Overlap.NOTHING or frame in self._dynamic:
             return False
@@ -85,15 +85,15 @@ class LinearLoops:
 
     def _is_recurrent(self, node: Node, frame: Frame) -> bool:
         """Return True if a node depends on itself in the previous iteration."""
-        seen: set[Node] = set()
+        visited: set[Node] = set()
         stack = [node]
         while stack:
             for user in stack.pop().consumers:
                 if user is node:
                     return True
-                if user not in seen and self._flow.frame.get(user, self._flow.root) is not (
+                if user not in visited and self._flow.frame.get(user, self._flow.root) is not (
                     frame.parent
                 ):
-                    seen.add(user)
+                    visited.add(user)
                     stack.append(user)
         return False

@@ -30,14 +30,14 @@ class MemoryBudget(NamedTuple):
     bytes_of: BytesOf
 
 
-def bytes_for_values(limit: int, kept: int) -> int:
+def bytes_for_values(limit: int, kept_bytes: int) -> int:
     """Return the bytes of a device that are available for the values of a step.
 
     Args:
       limit: the device's memory limit.
-      kept: bytes in use independently of the step.
+      kept_bytes: bytes in use independently of the step.
     """
-    return max(0, limit - limit // _FRAGMENTATION - kept)
+    return max(0, limit - limit // _FRAGMENTATION - kept_bytes)
 
 
 def unknown_size(feeds: Sequence[Output], values: Iterable[Any]) -> int:
@@ -97,13 +97,15 @@ class StepMemory:
           peak_bytes: as in `Claim`.
         Returns: True if there was enough memory; otherwise nothing changes.
         """
-        places = sorted([self._place[member] for member in members])
-        last = places[-1]
-        result = {value for place in places for value in self._produced[place]}
-        read = {value for place in places for value in self._reads[place]} - result
-        users = {value: self._users.get(value, set()).difference(places) for value in result | read}
+        indices = sorted([self._place[member] for member in members])
+        last = indices[-1]
+        result = {value for index in indices for value in self._produced[index]}
+        read = {value for index in indices for value in self._reads[index]} - result
+        users = {
+            value: self._users.get(value, set()).difference(indices) for value in result | read
+        }
         leaving = {value for value in result if users[value] or value in self._retained}
-        meanwhile = self._peak_inside(places, result, leaving, peak_bytes)
+        meanwhile = self._members_peak(indices, result, leaving, peak_bytes)
         self._sizes.append(max(0, meanwhile - sum([self._sizes[value] for value in leaving])))
         after: dict[int, Span | None] = dict.fromkeys(result)
         after[len(self._sizes) - 1] = (last, last + 1)
@@ -127,9 +129,9 @@ class StepMemory:
                 self.spans[value] = span
         return True
 
-    def _peak_inside(
+    def _members_peak(
         self,
-        places: Sequence[int],
+        indices: Sequence[int],
         result: set[int],
         leaving: set[int],
         peak_bytes: Callable[[BytesOf], int] | None,
@@ -137,8 +139,10 @@ class StepMemory:
         """Return the peak memory of the members, not counting their inputs."""
         if peak_bytes is None:
             return sum([self._sizes[value] for value in result])
-        reads = [tuple(result.intersection(self._reads[place])) for place in places]
-        one_by_one = peaks(reads, [self._produced[place] for place in places], self._sizes, leaving)
+        reads = [tuple(result.intersection(self._reads[index])) for index in indices]
+        one_by_one = peaks(
+            reads, [self._produced[index] for index in indices], self._sizes, leaving
+        )
         return max(peak_bytes(self._bytes_of), one_by_one[0][0])
 
     def _end(self, value: int, users: set[int], last: int) -> int:
@@ -146,21 +150,23 @@ class StepMemory:
 
     def _move(self, before: Mapping[int, Span | None], after: Mapping[int, Span | None]) -> bool:
         """Change live ranges if the new ones fit into the budget; return True if they do."""
-        fits = True
+        is_within_peak = True
         for value, span in after.items():
             old, new = before[value] or _NEVER, span or _NEVER
             self._add(value, _subtract_span(old, new), -1)
             self._add(value, _subtract_span(new, old))
         for value, span in after.items():
-            for places in _subtract_span(span or _NEVER, before[value] or _NEVER):
-                fits = fits and all([self.live[place] <= self._peak for place in places])
-        return fits
+            for index_range in _subtract_span(span or _NEVER, before[value] or _NEVER):
+                is_within_peak = is_within_peak and all(
+                    [self.live[index] <= self._peak for index in index_range]
+                )
+        return is_within_peak
 
     def _add(self, value: int, ranges: Iterable[range], sign: int = 1) -> None:
         size = sign * self._sizes[value]
-        for places in ranges if size else ():
-            for place in places:
-                self.live[place] += size
+        for index_range in ranges if size else ():
+            for index in index_range:
+                self.live[index] += size
 
 
 def _subtract_span(span: Span, other: Span) -> tuple[range, range]:

@@ -18,7 +18,7 @@ from weft_exec.executor.memory_budget import MemoryBudget
 from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.step import StepMachine, Token
 from weft_exec.kernels.registry import Kernel, require_kernel
-from weft_exec.resources.resources import Done
+from weft_exec.resources.resources import CompletionCallback
 from weft_graph.ir.node import Node
 from weft_graph.ir.step_graph import Part
 from weft_tensor import errors
@@ -113,7 +113,7 @@ class PartedExecutable(Executable):
         self._count = fetches
         for i, (_, executable) in enumerate(parts):
             if executable.linear is not None:
-                executable.plan = StepPlan.of_segment(executable.linear)
+                executable.plan = StepPlan.for_segment(executable.linear)
                 executable.linear = executable.run_line = None
             assert executable.plan is not None
             for entry in executable.plan.entries:
@@ -121,15 +121,15 @@ class PartedExecutable(Executable):
 
     def machine(self, slots: Slots, make: type[StepMachine] = StepMachine) -> Any:
         """Return the ready queues of a step."""
-        own = []
+        own_machines = []
         machines = []
         for part, executable in self._parts:
-            mine = executable.template.copy()
+            machine_copy = executable.template.copy()
             for slot, position in zip(executable.feed_slots, part.feeds, strict=True):
-                mine[slot] = slots[position]
-            own.append(mine)
-            machines.append(executable.machine(mine, make))
-        slots[-1] = own
+                machine_copy[slot] = slots[position]
+            own_machines.append(machine_copy)
+            machines.append(executable.machine(machine_copy, make))
+        slots[-1] = own_machines
         return StepMachines(machines)
 
     def results(self, slots: Slots) -> list[Any]:
@@ -191,8 +191,10 @@ def derive_part(
     """
     is_remote = device.memory_space != HOST
     bring_in = device.from_host if is_remote else None
-    place = placing_on(device)
-    executable = derive(part.step, place, overlap, part.nodes, bring_in, budget, device.in_graphs())
+    placement = place_on(device)
+    executable = derive(
+        part.step, placement, overlap, part.nodes, bring_in, budget, device.prefers_graphs()
+    )
     for segment in executable.segments:
         device.graphed(segment)
     for entry in executable.plan.entries if executable.plan is not None else ():
@@ -211,15 +213,15 @@ def _is_signal(receive: Node) -> bool:
     return bool(receive.attrs["tensor_name"].startswith("^"))
 
 
-def _copy_to_device(target: Device, value: Any, done: Done) -> None:
+def _copy_to_device(target: Device, value: Any, done: CompletionCallback) -> None:
     done(target.from_host(value))
 
 
-def _receive(target: Device, source: Device, value: Any, done: Done) -> None:
+def _receive(target: Device, source: Device, value: Any, done: CompletionCallback) -> None:
     target.receive(value, source, done)
 
 
-def placing_on(device: Device, check: Callable[[Node], object] | None = None) -> Placement:
+def place_on(device: Device, check: Callable[[Node], object] | None = None) -> Placement:
     """Return a placement of all nodes on one device.
 
     Args:

@@ -13,12 +13,12 @@ from weft_exec.executor.executable import Executable
 from weft_exec.executor.kernel_errors import raise_located
 from weft_exec.executor.linear import Slots
 from weft_exec.kernels.context import StepContext
-from weft_exec.kernels.quiet import quietly
+from weft_exec.kernels.quiet import call_quietly
 from weft_exec.resources.rendezvous import Rendezvous, ends_of
 from weft_exec.resources.threads import ThreadPool
 from weft_graph.passes.caller import CALLER
 from weft_tensor import errors
-from weft_tensor.memory import copied
+from weft_tensor.memory import copy_array
 
 
 class CallerRendezvous(Rendezvous):
@@ -37,7 +37,7 @@ class CallerRendezvous(Rendezvous):
         if ends_of(key)[1] != CALLER:
             super().send(key, value)
         elif isinstance(value, np.ndarray):
-            self.fetched[key] = copied(np.asarray(value)) if value.ndim else value[()]
+            self.fetched[key] = copy_array(np.asarray(value)) if value.ndim else value[()]
         else:
             self.fetched[key] = value
 
@@ -84,7 +84,7 @@ class PausedStep(Driver):
         """
         self._context.deadline = None if timeout is None else time.monotonic() + timeout
         try:
-            quietly(self._advance, names, to_the_end)
+            call_quietly(self._advance, names, to_the_end)
         except BaseException as error:  # because Ctrl-C must not leave kernels running
             self.close(error)
             raise

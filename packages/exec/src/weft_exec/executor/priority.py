@@ -7,22 +7,22 @@ from collections.abc import Sequence
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role, State
 from weft_graph.ops.step import REGION
-from weft_graph.passes.flow import ordered_by
+from weft_graph.passes.flow import sort_topologically
 
 
-def by_priority(nodes: Sequence[Node]) -> list[Node]:
+def sort_by_priority(nodes: Sequence[Node]) -> list[Node]:
     """Return `nodes` in a topological order in which updates of state come as late as possible.
 
     Independent nodes keep the order of construction. Since updates come last, a read that is not
     ordered against an update by an edge returns the value from before the step. Back edges of loops
     are ignored.
     """
-    if not any(updates(node) for node in nodes):
+    if not any(is_update(node) for node in nodes):
         return list(nodes)
-    return ordered_by(nodes, updates)
+    return sort_topologically(nodes, is_update)
 
 
-def updates(node: Node) -> bool:
+def is_update(node: Node) -> bool:
     """Return True if a node changes a variable, or has only side effects."""
     traits = node.traits
     if not node.inputs or traits.routes or traits.identity or traits.role is Role.SEND:
@@ -38,11 +38,11 @@ def updates(node: Node) -> bool:
     )
 
 
-def changed_by(node: Node) -> Sequence[Output]:
+def changed_variables(node: Node) -> Sequence[Output]:
     """Return the references and handles of the variables that a node changes."""
     if node.type == REGION:
         return [node.inputs[index] for index in node.attrs["updates"]]
-    if not updates(node):
+    if not is_update(node):
         return ()
     return [
         source

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from weft_exec.devices.device import Device
-from weft_exec.executor.by_kernels import ByKernels
+from weft_exec.executor.by_kernels import KernelFallback
 from weft_exec.executor.derivation import Placement
-from weft_exec.executor.kernel_errors import describe, located, raise_located
+from weft_exec.executor.kernel_errors import describe, raise_located, to_op_error
 from weft_exec.executor.layout import Layout, Located
 from weft_exec.executor.linear import (
     Check,
@@ -27,7 +27,7 @@ from weft_exec.executor.linear import (
     gather,
     slot_range,
 )
-from weft_exec.executor.priority import changed_by, takes_reference, variable_of
+from weft_exec.executor.priority import changed_variables, takes_reference, variable_of
 from weft_exec.executor.step_check import raise_if_ended
 from weft_exec.tracing.programs import SharedProgram, region_event, take_readings
 from weft_exec.tracing.step_trace import ThreadLog, clock
@@ -93,7 +93,7 @@ class RegionCall(Compound):
 
     Args:
       placement: returns the kernels of the members, for steps that are checked or traced.
-      function: computes all members. It returns NotImplemented or a `ByKernels` to run them as
+      function: computes all members. It returns NotImplemented or a `KernelFallback` to run them as
         kernels; None to always do so. Its optional method `stop` is called when the session is
         closed, to end running calls.
     """
@@ -108,7 +108,7 @@ class RegionCall(Compound):
         self._region = region
         self._device = device
         self._function = function
-        self._expected = tuple(map(_expected, region.outputs))
+        self._expected = tuple(map(_expected_result, region.outputs))
         self._one = self._expected[0] if len(self._expected) == 1 else None
         self._changed = set(map(variable_of, region.updated))
         self._kernels = [self._kernel(member, placement) for member in region.members]
@@ -151,7 +151,7 @@ class RegionCall(Compound):
                     new_value[0] if len(new_value) == 1 else slice(new_value[0], new_value[-1] + 1)
                 )
             slots.update(zip(member.outputs, slot_range(target), strict=bool(target)))
-            for changed in changed_by(member):  # later members read it again
+            for changed in changed_variables(member):  # later members read it again
                 for key in [key for key in reads if key[0] is variable_of(changed)]:
                     del reads[key]
             self._work.append((member, (kernel, gather(arguments), target, ()), arguments))
@@ -188,7 +188,7 @@ class RegionCall(Compound):
         )
 
     def _build_branches(self) -> Segment:
-        """Return the members as a segment, with a `Choice` for each branch."""
+        """Return the members as a segment, with a `ConditionalSegment` for each branch."""
         region, name = self._region, self._device.name
         work: dict[Node, list[Located]] = {}
         for node, (function, take, target, _), arguments in self._work:
@@ -220,7 +220,7 @@ class RegionCall(Compound):
             return False
         try:
             values = self._function(*self._take(slots))
-            timed = isinstance(values, ByKernels)
+            timed = isinstance(values, KernelFallback)
             if not timed and values is not NotImplemented:
                 self._check(values)
                 self._store_results(slots, values)
@@ -232,7 +232,7 @@ class RegionCall(Compound):
             failed = error
         else:
             if timed:
-                self._timed(values, slots, run)
+                self._run_timed(values, slots, run)
             else:
                 run(slots)
             return False
@@ -253,7 +253,7 @@ class RegionCall(Compound):
         positions: Sequence[int] = getattr(self._function, "deciding", range(len(self._inputs)))
         return frozenset([self._inputs[index] for index in positions])
 
-    def by_function(self, slots: Slots) -> bool:
+    def run_function(self, slots: Slots) -> bool:
         """Compute the results by the function alone; return True if it did.
 
         Raises: whatever the function raises.
@@ -261,7 +261,7 @@ class RegionCall(Compound):
         if self._function is None:
             return False
         values = self._function(*self._take(slots))
-        if values is NotImplemented or isinstance(values, ByKernels):
+        if values is NotImplemented or isinstance(values, KernelFallback):
             return False
         self._check(values)
         self._store_results(slots, values)
@@ -303,11 +303,11 @@ class RegionCall(Compound):
         return call
 
     def _prepare(self) -> SharedProgram:
-        from weft_exec.costs.shares import parts_of
+        from weft_exec.costs.shares import time_fractions
 
         region = self._region
-        whole = region_event(region.node, region.members, self._device.name)
-        program = SharedProgram(whole, parts_of(region.members).values(), region.outputs)
+        event = region_event(region.node, region.members, self._device.name)
+        program = SharedProgram(event, time_fractions(region.members).values(), region.outputs)
         self._program = program
         return program
 
@@ -322,10 +322,12 @@ class RegionCall(Compound):
         """The members."""
         return (self._members,)
 
-    def _timed(self, by_kernels: ByKernels, slots: Slots, run: Callable[[Slots], None]) -> None:
+    def _run_timed(
+        self, by_kernels: KernelFallback, slots: Slots, run: Callable[[Slots], None]
+    ) -> None:
         started = time.thread_time()
         run(slots)
-        by_kernels.took(time.thread_time() - started)
+        by_kernels.record_time(time.thread_time() - started)
         self._skips = by_kernels.skips
 
     def _store_results(self, slots: Slots, values: Any) -> None:
@@ -389,14 +391,14 @@ class RegionCall(Compound):
         if node.role is Role.SWITCH:
             return _identity
         if node.role is Role.MERGE:
-            return partial(_joined, self._region.branches.sides[node][1])
+            return partial(_join_branches, self._region.branches.sides[node][1])
         return self._make_member(node, *placement(node))
 
     def _make_member(self, node: Node, device: Device, kernel: Any) -> Callable[..., Any]:
         try:
             function: Callable[..., Any] = kernel.make(node, device)
         except Exception as error:  # because a factory may raise anything; the location is added
-            raise_located(located(error, node, device.name, ()))
+            raise_located(to_op_error(error, node, device.name, ()))
         return function
 
     def _argument(
@@ -431,7 +433,7 @@ def _identity(value: Any) -> Any:
     return value
 
 
-def _joined(side: bool, predicate: Any, *values: Any) -> tuple[Any, np.int32]:
+def _join_branches(side: bool, predicate: Any, *values: Any) -> tuple[Any, np.int32]:
     """Return the outputs of a Merge, which selects input 1 if the predicate is `side`."""
     index = int(bool(predicate) == side)
     return values[index], np.int32(index)
@@ -459,10 +461,10 @@ def compiler_error(
     result.__cause__ = error
     named = getattr(error, "node", None)
     node = next((m for m in region.members if m.name == named), region.members[-1])
-    return located(result, node, device.name, ())
+    return to_op_error(result, node, device.name, ())
 
 
-def _expected(output: Output) -> tuple[np.dtype[Any] | None, Dims]:
+def _expected_result(output: Output) -> tuple[np.dtype[Any] | None, Dims]:
     """Return the element type and shape of a result; None for unchecked ones."""
     dtype = output.dtype.numpy
     return (None, None) if dtype.hasobject else (dtype, output.dims)
@@ -480,10 +482,10 @@ def _clear_tracebacks(error: BaseException) -> None:
     The same is done for its causes.
     """
     base_exceptions: list[BaseException | None] = [error]
-    seen = {id(sys.exception())}  # the program's own
+    visited = {id(sys.exception())}  # the program's own
     while base_exceptions:
         raised = base_exceptions.pop()
-        if raised is not None and id(raised) not in seen:
-            seen.add(id(raised))
+        if raised is not None and id(raised) not in visited:
+            visited.add(id(raised))
             clear_frames(raised.__traceback__)
             base_exceptions += raised.__cause__, raised.__context__

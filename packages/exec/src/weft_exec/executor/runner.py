@@ -10,8 +10,8 @@ from weft_exec.executor.executable import Executable
 from weft_exec.executor.linear import Slots
 from weft_exec.executor.step_check import StepCheck, running
 from weft_exec.kernels.context import StepContext
-from weft_exec.kernels.quiet import quietly, quietly_on
-from weft_exec.kernels.random_counters import in_new_step
+from weft_exec.kernels.quiet import call_quietly, call_unary_quietly
+from weft_exec.kernels.random_counters import run_in_new_step
 from weft_exec.resources.cancellation import Cancellation
 from weft_exec.resources.rendezvous import Rendezvous
 from weft_exec.resources.threads import ThreadPool
@@ -46,7 +46,7 @@ class Runner:
         if run_line is None:
             return self.run_watched(executable, slots)
         try:
-            quietly_on(run_line, slots)
+            call_unary_quietly(run_line, slots)
         except errors.OpError as error:
             self._blame_closing(error)
             raise
@@ -80,17 +80,17 @@ class Runner:
                 before, running.check = running.check, check
                 try:
                     if trace is None:
-                        quietly(in_new_step, executable.linear.run_checked, slots, check)
+                        call_quietly(run_in_new_step, executable.linear.run_checked, slots, check)
                     else:
                         # Closing the session empties the list of instructions.
                         is_checked = deadline is not None or cancellation is not None
                         between = check if is_checked else None
                         run = executable.linear.run_traced
-                        quietly(in_new_step, run, slots, trace.log(), between)
+                        call_quietly(run_in_new_step, run, slots, trace.log(), between)
                 finally:
                     running.check = before
             else:
-                quietly(Driver(executable, slots, context, self._pool, trace).run)
+                call_quietly(Driver(executable, slots, context, self._pool, trace).run)
         except errors.OpError as error:
             self._blame_closing(error)
             raise
@@ -100,7 +100,7 @@ class Runner:
             return executable.results(slots)
         start = clock()
         results = executable.results(slots)
-        trace.phase("fetch", start, clock())
+        trace.record_phase("fetch", start, clock())
         return results
 
     def begin(self, executable: Executable) -> PausedStep:
@@ -113,7 +113,7 @@ class Runner:
         context = StepContext(None, self._container, rendezvous)
         step = PausedStep(executable, executable.slots(()), context, self._pool, rendezvous)
         self._running.add(context)
-        context.at_end(partial(self._running.discard, context))
+        context.add_end_callback(partial(self._running.discard, context))
         return step
 
     @property

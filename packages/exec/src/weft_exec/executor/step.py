@@ -174,7 +174,7 @@ class StepMachine:
         frame = Instance(plan.root, None)
         self.root = Iteration(frame, 0, slots, plan.root.pending.copy(), 0)
         for entry in frame.begin:
-            self._ripe(entry, self.root)
+            self._make_ready(entry, self.root)
         self._route_all()
 
     @property
@@ -206,7 +206,7 @@ class StepMachine:
         if entry.kernel is None:
             self._interrupted = False
         self._signal_waiting(iteration, entry.edges, dead, iteration.slots)
-        self._ended(entry, iteration)
+        self._release_slots(entry, iteration)
         if self._routed:
             self._route_all()
 
@@ -277,7 +277,7 @@ class StepMachine:
 
     # ------------------------------------------------------------------ ends of entries
 
-    def _ripe(self, entry: Entry, iteration: Iteration) -> None:
+    def _make_ready(self, entry: Entry, iteration: Iteration) -> None:
         """Make an entry that waits for nothing ready."""
         iteration.active += 1
         kind = entry.kind
@@ -305,11 +305,11 @@ class StepMachine:
                 iteration.dead[local] += 1
             pending[local] -= 1
             if not pending[local]:
-                self._ripe(entry, iteration)
+                self._make_ready(entry, iteration)
         for entry in edges.followers:
             pending[entry.local] -= 1
             if not pending[entry.local]:
-                self._ripe(entry, iteration)
+                self._make_ready(entry, iteration)
         for entry, port in edges.choices:
             self._choose(iteration, entry, port, dead, values)
 
@@ -341,9 +341,9 @@ class StepMachine:
             iteration.slots[slot + 1] = np.int32(port)
         iteration.pending[local] -= 1
         if not iteration.pending[local]:
-            self._ripe(entry, iteration)
+            self._make_ready(entry, iteration)
 
-    def _ended(self, entry: Entry, iteration: Iteration) -> None:
+    def _release_slots(self, entry: Entry, iteration: Iteration) -> None:
         """Release the slots that only an ended entry used, and its iteration if that has ended."""
         uses = iteration.uses
         for slot in entry.shared:
@@ -376,7 +376,7 @@ class StepMachine:
                     self._next(entry, iteration)
                 else:
                     self._exit(entry, iteration)
-            self._ended(entry, iteration)
+            self._release_slots(entry, iteration)
 
     def _switch(self, entry: Entry, iteration: Iteration, dead: bool) -> None:
         branch = -1
@@ -412,7 +412,7 @@ class StepMachine:
                 if not dead:
                     current.slots[entry.slot] = value
                 self._signal_waiting(current, entry.edges, dead, values)
-            self._remember(frame, entry, dead)
+            self._record_constant(frame, entry, dead)
         else:
             first = frame.iterations[0]
             if not dead:
@@ -425,7 +425,7 @@ class StepMachine:
         if not frame.missing and not oldest.active:
             self._settle(oldest)
 
-    def _remember(self, frame: Instance, entry: Entry, dead: bool) -> None:
+    def _record_constant(self, frame: Instance, entry: Entry, dead: bool) -> None:
         """Record a constant for later iterations of a loop."""
         # A live constant is subtracted once from the counts that new iterations copy. Dead ones,
         # and those that a Merge reads, must be signaled in each iteration.
@@ -444,7 +444,7 @@ class StepMachine:
         new = Iteration(frame, index, frame.template.copy(), frame.pending.copy(), self._serial)
         frame.iterations[index] = new
         for entry in frame.begin:
-            self._ripe(entry, new)
+            self._make_ready(entry, new)
         for edges, dead, values in frame.constants:
             self._signal_waiting(new, edges, dead, values)
         return new
@@ -555,6 +555,6 @@ class TracedStepMachine(StepMachine):
         entry, iteration = token
         return self._ready_times.pop((entry.index, iteration.serial), 0)
 
-    def _ripe(self, entry: Entry, iteration: Iteration) -> None:
+    def _make_ready(self, entry: Entry, iteration: Iteration) -> None:
         self._ready_times[entry.index, iteration.serial] = clock()
-        super()._ripe(entry, iteration)
+        super()._make_ready(entry, iteration)

@@ -31,7 +31,7 @@ class StepCheck:
         if context.deadline is not None and time.monotonic() >= context.deadline:
             raise deadline_error("")
 
-    def calling(self, stop: Callable[[], None]) -> ExitStack:
+    def on_stop(self, stop: Callable[[], None]) -> ExitStack:
         """Return a context in which `stop` is called, from any thread, when the step must end."""
         context, stack = self._context, ExitStack()
         if context.deadline is not None:
@@ -41,7 +41,7 @@ class StepCheck:
         return stack
 
 
-class _Running(threading.local):
+class _RunningStep(threading.local):
     """The step that the current thread runs.
 
     Attributes:
@@ -51,7 +51,7 @@ class _Running(threading.local):
     check: StepCheck | None = None
 
 
-running = _Running()
+running = _RunningStep()
 
 
 def raise_if_ended() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft_exec.resources.cancellation import Cancellation
 from weft_exec.resources.rendezvous import DEAD
-from weft_exec.resources.resources import Done
+from weft_exec.resources.resources import CompletionCallback
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from weft_exec.executor.step import Iteration, Token
 
 
-class HandedOver:
+class DirectReceiver:
     """Receiver of a value that the driving thread itself sends, which bypasses the mailbox.
 
     Args:
@@ -58,7 +58,10 @@ class Arrival:
     __slots__ = ("_cancellation", "_done", "_move")
 
     def __init__(
-        self, move: Callable[[Any, Done], None], done: Done, cancellation: Cancellation
+        self,
+        move: Callable[[Any, CompletionCallback], None],
+        done: CompletionCallback,
+        cancellation: Cancellation,
     ) -> None:
         self._move = move
         self._done = done
@@ -81,14 +84,14 @@ class _Transfer:
 
     __slots__ = ("_cancellation", "_done", "_ends", "_token", "_used")
 
-    def __init__(self, done: Done, cancellation: Cancellation) -> None:
+    def __init__(self, done: CompletionCallback, cancellation: Cancellation) -> None:
         self._done = done
         self._cancellation = cancellation
         self._used = itertools.count()
         self._ends = itertools.count()
-        self._token = cancellation.register(self._cancelled)
+        self._token = cancellation.register(self._on_cancel)
 
-    def begin(self, move: Callable[[Any, Done], None], value: Any) -> None:
+    def begin(self, move: Callable[[Any, CompletionCallback], None], value: Any) -> None:
         if self._cancellation.error is not None:
             return  # the receiver has been notified
         try:
@@ -112,7 +115,7 @@ class _Transfer:
         if next(self._used):
             raise errors.InternalError("a device called done twice for one transfer")
 
-    def _cancelled(self, error: errors.OpError) -> None:
+    def _on_cancel(self, error: errors.OpError) -> None:
         if not next(self._ends):
             self._done.fail(error.copy())
 

@@ -5,35 +5,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from weft_exec.executor.priority import changed_by, variable_of
+from weft_exec.executor.priority import changed_variables, variable_of
 from weft_graph.ir.node import Node
 
 
-class Touch(NamedTuple):
+class VariableAccess(NamedTuple):
     """An access of a node to a variable: a read or a change."""
 
     node: Node
     changes: bool
 
 
-def touches(nodes: Sequence[Node]) -> dict[Node, list[Touch]]:
+def variable_accesses(nodes: Sequence[Node]) -> dict[Node, list[VariableAccess]]:
     """Return the accesses to variables that some node changes, by the variable's node.
 
     Args:
       nodes: in execution order.
     """
-    touches: dict[Node, list[Touch]] = {}
+    touches: dict[Node, list[VariableAccess]] = {}
     for node in nodes:
         variables = {variable_of(source) for source in node.inputs} - {None}
         if variables:
-            changed = {variable_of(source) for source in changed_by(node)}
+            changed = {variable_of(source) for source in changed_variables(node)}
             for variable in variables:
                 if variable is not None:
-                    touches.setdefault(variable, []).append(Touch(node, variable in changed))
+                    touches.setdefault(variable, []).append(
+                        VariableAccess(node, variable in changed)
+                    )
     return {variable: order for variable, order in touches.items() if any(t.changes for t in order)}
 
 
-def in_order(order: Sequence[Touch]) -> list[tuple[Node, Node]]:
+def access_order(order: Sequence[VariableAccess]) -> list[tuple[Node, Node]]:
     """Return pairs of nodes that access one variable; the first must run before the second."""
     pairs: list[tuple[Node, Node]] = []
     update: Node | None = None

@@ -12,12 +12,12 @@ from weft_exec.executor.derive import derive, derive_first
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.memory_budget import MemoryBudget, bytes_for_values, unknown_size
 from weft_exec.executor.overlap import Overlap
-from weft_exec.executor.parts import placing_on
+from weft_exec.executor.parts import place_on
 from weft_exec.executor.runner import Runner
 from weft_exec.passes.prepare import prepare
 from weft_exec.placement import Placer
 from weft_graph.functions.function import Function
-from weft_graph.ir.gc_pause import paused_gc
+from weft_graph.ir.gc_pause import pause_gc
 from weft_graph.ir.step_graph import StepGraph
 
 Derive = Callable[..., Executable]
@@ -75,7 +75,7 @@ class FunctionBody:
         """
         with self._lock:
             if self._executable is None:
-                with paused_gc():
+                with pause_gc():
                     self._executable = self._derive(values)
         return self._executable
 
@@ -83,7 +83,7 @@ class FunctionBody:
         """Replace the executable by one with compiled regions, unless another thread did so."""
         with self._lock:
             if self._executable is executable:
-                with paused_gc():
+                with pause_gc():
                     self._executable = self._derive(values, derive)
 
     def _derive(self, values: Sequence[Any], make: Derive = derive_first) -> Executable:
@@ -93,7 +93,7 @@ class FunctionBody:
         outputs = [function.outputs[i] for i in self.outputs]
         step = prepare(function.inputs, outputs, function.effects, device, note=placer.note)
         budget = self._budget(values) if device.memory_limit else None
-        return self._executable_of(step, placing_on(device, placer.place), budget, make)
+        return self._executable_of(step, place_on(device, placer.place), budget, make)
 
     def _budget(self, values: Sequence[Any]) -> MemoryBudget:
         """Return the memory budget of compiled code, from the memory in use at the first run."""

@@ -19,7 +19,7 @@ from weft_exec.executor.executable import Executable
 from weft_exec.executor.linear import Compound
 from weft_exec.executor.memory_budget import MemoryBudget
 from weft_exec.functions.body import Derive, FunctionBody
-from weft_exec.kernels.random_counters import current, in_call
+from weft_exec.kernels.random_counters import current, run_in_call
 from weft_exec.kernels.registry import Kernel, KernelFunction, find_kernel, kernel
 from weft_exec.tracing.step_trace import LoopIteration
 from weft_graph.functions.function import Function
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from weft_graph.ir.step_graph import StepGraph
 
 
-class KeptBody(FunctionBody):
+class OutlinedBody(FunctionBody):
     """The body of a function that is not inlined; it runs inside the step of the call."""
 
     def __init__(
-        self, function: Function, device: Device, outputs: Sequence[int], bodies: Bodies
+        self, function: Function, device: Device, outputs: Sequence[int], bodies: OutlinedBodies
     ) -> None:
         super().__init__(function, device, outputs)
         self._bodies = bodies
@@ -73,28 +73,28 @@ class KeptBody(FunctionBody):
         return executable
 
 
-class Bodies:
+class OutlinedBodies:
     """The bodies of all calls in an executable that are not inlined."""
 
     def __init__(self) -> None:
-        self._bodies_by_key: dict[tuple[Function, tuple[int, ...], str], KeptBody] = {}
+        self._bodies_by_key: dict[tuple[Function, tuple[int, ...], str], OutlinedBody] = {}
         self._lock = threading.Lock()
 
-    def find(self, function: Function, outputs: tuple[int, ...], device: Device) -> KeptBody:
+    def find(self, function: Function, outputs: tuple[int, ...], device: Device) -> OutlinedBody:
         """Return the body of a function on a device."""
         with self._lock:
             key = (function, outputs, device.name)
             kept_body = self._bodies_by_key.get(key)
             if kept_body is None:
-                kept_body = self._bodies_by_key[key] = KeptBody(function, device, outputs, self)
+                kept_body = self._bodies_by_key[key] = OutlinedBody(function, device, outputs, self)
             return kept_body
 
 
-_bodies: WeakKeyDictionary[Graph, Bodies] = WeakKeyDictionary()
+_bodies: WeakKeyDictionary[Graph, OutlinedBodies] = WeakKeyDictionary()
 """The bodies for each graph: that of a step, or that of a body inside it."""
 
 
-class KeptCall(Compound):
+class OutlinedCall(Compound):
     """The function of a kernel that runs a body.
 
     Args:
@@ -102,7 +102,7 @@ class KeptCall(Compound):
       body: the body of the called function.
     """
 
-    def __init__(self, node: Node, device: Device, body: KeptBody) -> None:
+    def __init__(self, node: Node, device: Device, body: OutlinedBody) -> None:
         self._node = node
         self._device = device
         self._body = body
@@ -112,38 +112,38 @@ class KeptCall(Compound):
 
     def __call__(self, *inputs: Any) -> Any:
         """Return the results of the function."""
-        executable = self._executable or self._derived(inputs)
+        executable = self._executable or self._derive_executable(inputs)
         line = executable.linear
         assert line is not None
         slots = executable.slots(inputs)
-        self._guarded(in_call, self._node.name, line.run, slots)
+        self._run_guarded(run_in_call, self._node.name, line.run, slots)
         return self._results(executable, slots)
 
     def call_checked(self, check: Check, *inputs: Any) -> Any:
         """Call the function with `check` around each node of the body."""
-        executable = self._executable or self._derived(inputs)
+        executable = self._executable or self._derive_executable(inputs)
         line = executable.linear
         assert line is not None
         slots = executable.slots(inputs)
-        self._guarded(in_call, self._node.name, line.run_checked, slots, check)
+        self._run_guarded(run_in_call, self._node.name, line.run_checked, slots, check)
         return self._results(executable, slots)
 
     def call_traced(self, log: ThreadLog, check: Check | None, *inputs: Any) -> Any:
         """Call the function, and record each node of the body in an iteration of the call."""
-        executable = self._executable or self._derived(inputs)
+        executable = self._executable or self._derive_executable(inputs)
         line = executable.linear
         assert line is not None
-        slots, around = executable.slots(inputs), log.iteration
+        slots, outer_iteration = executable.slots(inputs), log.iteration
 
         def run() -> None:
-            log.iteration = LoopIteration(self._node.name, 0, around, current.tag)
+            log.iteration = LoopIteration(self._node.name, 0, outer_iteration, current.tag)
             log.trim()
             line.run_traced(slots, log, check)
 
         try:
-            self._guarded(in_call, self._node.name, run)
+            self._run_guarded(run_in_call, self._node.name, run)
         finally:
-            log.iteration = around
+            log.iteration = outer_iteration
         return self._results(executable, slots)
 
     @property
@@ -151,11 +151,11 @@ class KeptCall(Compound):
         """Return the segments of the body, so that closing a session can interrupt them."""
         return self._body.segments
 
-    def _derived(self, inputs: Sequence[Any]) -> Executable:
+    def _derive_executable(self, inputs: Sequence[Any]) -> Executable:
         self._executable = self._body.executable(inputs)
         return self._executable
 
-    def _guarded(self, run: Callable[..., None], *arguments: Any) -> None:
+    def _run_guarded(self, run: Callable[..., None], *arguments: Any) -> None:
         """Run the body one call deeper; errors name the call."""
         try:
             deep_calls.run(self._body.function.name, run, *arguments)
@@ -183,9 +183,9 @@ def _call(node: Node, device: Device) -> KernelFunction:
     function = function_of(node)
     bodies = _bodies.get(node.graph)
     if bodies is None:
-        bodies = _bodies[node.graph] = Bodies()
+        bodies = _bodies[node.graph] = OutlinedBodies()
     outputs = node.attrs.get("_used", tuple(range(len(node.outputs))))
-    return KeptCall(node, device, bodies.find(function, outputs, device))
+    return OutlinedCall(node, device, bodies.find(function, outputs, device))
 
 
 def _name_call(error: errors.OpError, call: str) -> None:
@@ -206,7 +206,7 @@ def _control_flow_error(
     waiting = [
         f"{node.name!r} ({node.type})"
         for node in nodes
-        if not node.traits.routes and node.role is not Role.CALL and _waits(node, device)
+        if not node.traits.routes and node.role is not Role.CALL and _may_wait(node, device)
     ]
     reason = (
         f"{', '.join(waiting[:5])} may wait for something"
@@ -220,6 +220,6 @@ def _control_flow_error(
     )
 
 
-def _waits(node: Node, device: Device) -> bool:
+def _may_wait(node: Node, device: Device) -> bool:
     kernel = find_kernel(node, device.type)
     return kernel is not None and kernel.asynchronous

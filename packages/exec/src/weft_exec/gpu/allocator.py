@@ -54,7 +54,7 @@ class GpuAllocator:
         try:
             result = self._pool.malloc(size)
         except MemoryError as cause:
-            raise self._exhausted(size) from cause
+            raise self._exhausted_error(size) from cause
         with self._lock:
             self._count += 1
             self._largest = max(self._largest, size)
@@ -118,7 +118,7 @@ class GpuAllocator:
             self._peak = max(self._peak, used)
         return used
 
-    def _exhausted(self, size: int) -> errors.ResourceExhaustedError:
+    def _exhausted_error(self, size: int) -> errors.ResourceExhaustedError:
         stats = self.statistics()
         limit = f"the limit is {stats.bytes_limit} bytes" if stats.bytes_limit else "it has no more"
         return errors.ResourceExhaustedError(

@@ -14,8 +14,8 @@ from weft_exec.gpu.properties import (
     performance_of,
     read_properties,
 )
-from weft_exec.gpu.residency import is_of_host, keeps_variables, stays
-from weft_exec.resources.resources import Done, ResourceManager, VariableState
+from weft_exec.gpu.residency import is_of_host, keeps_variables_on_host, stays_on_host
+from weft_exec.resources.resources import CompletionCallback, ResourceManager, VariableState
 from weft_exec.settings import graphs_environment
 from weft_graph.ir.device_spec import DeviceSpec
 from weft_tensor.allocator import cpu_allocator
@@ -63,7 +63,7 @@ class BaseGpuDevice(Device):
         """Return a context in which CuPy uses this GPU, its pool and its kernels' stream."""
         return self.hardware.active()
 
-    def in_graphs(self) -> bool:
+    def prefers_graphs(self) -> bool:
         """Return True if segments may be captured as graphs, because all work is in one stream.
 
         They are not captured in deterministic sessions, because cuBLAS may choose another algorithm
@@ -76,7 +76,7 @@ class BaseGpuDevice(Device):
 
         Counters and flags are in the host's memory, where programs read them.
         """
-        if keeps_variables(dtype):
+        if keeps_variables_on_host(dtype):
             return self.core.new_variable(name, dtype, dims)
         return super().new_variable(name, dtype, dims)
 
@@ -95,7 +95,7 @@ class BaseGpuDevice(Device):
     def own(self, value: Any) -> Any:
         """Return a value as an array of this GPU; objects are returned unchanged."""
         if is_of_host(value) and not value.dtype.hasobject:
-            return self.hardware.bring_in(value)
+            return self.hardware.copy_from_host(value)
         return value
 
     def to_host(self, value: Any) -> Any:
@@ -107,9 +107,9 @@ class BaseGpuDevice(Device):
 
         Raises: ResourceExhaustedError: it does not fit into the GPU's memory.
         """
-        return value if stays(value) else self.hardware.bring_in(value)
+        return value if stays_on_host(value) else self.hardware.copy_from_host(value)
 
-    def send(self, value: Any, done: Done) -> None:
+    def send(self, value: Any, done: CompletionCallback) -> None:
         """Return immediately.
 
         Later call `done` from another thread, with the value in the host's memory.
@@ -119,11 +119,11 @@ class BaseGpuDevice(Device):
         else:
             done(value)
 
-    def receive(self, value: Any, source: Device, done: Done) -> None:
+    def receive(self, value: Any, source: Device, done: CompletionCallback) -> None:
         """Copy a value of the host or of another GPU to this GPU."""
         if isinstance(source, BaseGpuDevice) and self.is_own(value):
-            done(self.hardware.bring_over(value, source.hardware))
-        elif is_of_host(value) and not stays(value) and value.nbytes > _ASIDE:
-            self.hardware.bring_in_aside(value, done)
+            done(self.hardware.copy_from_gpu(value, source.hardware))
+        elif is_of_host(value) and not stays_on_host(value) and value.nbytes > _ASIDE:
+            self.hardware.copy_in_async(value, done)
         else:
             super().receive(value, source, done)

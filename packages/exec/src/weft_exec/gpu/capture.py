@@ -22,9 +22,9 @@ class NotCaptured(Exception):  # noqa: N818 - it is not an error of a program
       at: the position of the responsible instruction; None for the current one.
     """
 
-    def __init__(self, why: str, at: int | None = None) -> None:
+    def __init__(self, why: str, position: int | None = None) -> None:
         super().__init__(why)
-        self.at = at
+        self.at = position
 
 
 class Capture:
@@ -64,7 +64,7 @@ class Capture:
             return self._hardware.allocator.chunk(size)
 
     @contextmanager
-    def under_way(self) -> Iterator[None]:
+    def capture_context(self) -> Iterator[None]:
         """Return a context whose allocations belong to the graph and whose stream is captured."""
         assert current.capture is None, "captures do not nest"
         hardware = self._hardware
@@ -85,7 +85,7 @@ class Capture:
         self.kept.append(landing)
         return landing
 
-    def drawn(self, states: Any, streams: Sequence[Any]) -> Any:
+    def rng_state_array(self, states: Any, streams: Sequence[Any]) -> Any:
         """Return an array that will hold the states of random streams when the graph runs."""
         self.draws.append((self._cupy.empty(states.shape, states.dtype), streams))
         return self.draws[-1][0]
@@ -114,20 +114,20 @@ class Capture:
         self.changes = True
 
 
-class _Current(threading.local):
+class _CurrentCapture(threading.local):
     """The capture of the current thread, and the number of its calls of CuPy's matrix product."""
 
     capture: Capture | None = None
     products = 0
 
 
-current = _Current()
+current = _CurrentCapture()
 
 
-def forbid(what: str) -> None:
+def forbid(operation: str) -> None:
     """Raise an error for an operation that a graph cannot contain.
 
     Raises: NotCaptured: this thread captures a graph.
     """
     if current.capture is not None:
-        raise NotCaptured(what)
+        raise NotCaptured(operation)

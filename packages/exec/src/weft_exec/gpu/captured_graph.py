@@ -21,11 +21,11 @@ from weft_exec.gpu.base_device import BaseGpuDevice
 from weft_exec.gpu.capture import Capture, NotCaptured
 from weft_exec.gpu.products import prepare
 from weft_exec.gpu.residency import is_of_host
-from weft_exec.gpu.shadows import Shadow, leading_to, state_in
+from weft_exec.gpu.shadows import CapturedVariable, make_handle_to, variable_state
 from weft_exec.resources.resources import ResourceHandle, VariableState
 
 
-class Comes(NamedTuple):
+class InputSources(NamedTuple):
     """Sources of a graph's inputs, as slots.
 
     Attributes:
@@ -53,72 +53,74 @@ class CapturedGraph:
         self,
         device: BaseGpuDevice,
         line: Segment,
-        comes: Comes,
+        comes: InputSources,
         results: Sequence[int],
         slots: Slots,
     ) -> None:
         self._device = device
         self._lock = threading.Lock()
         self._capture = capture = Capture(device.hardware)
-        self._shadows: dict[int, Shadow] = {}
+        self._shadows: dict[int, CapturedVariable] = {}
         self._host: dict[int, Any] = {}
         self._objects: dict[int, Any] = {}
         self._fixed: dict[int, Any] = {}
         self._inputs: dict[int, Any] = {}
-        self._snapshots: dict[int, Shadow] = {}
+        self._snapshots: dict[int, CapturedVariable] = {}
         self._dead = set(comes.dead)
-        with capture.under_way():
-            mine = self._places(line, slots, comes)
-            self._results = self._captured(line, mine, results, comes.multiplies)
+        with capture.capture_context():
+            graph_slots = self._places(line, slots, comes)
+            self._results = self._capture_results(line, graph_slots, results, comes.multiplies)
 
     # ------------------------------------------------------------------ capturing
 
-    def _places(self, line: Segment, slots: Slots, comes: Comes) -> Slots:
+    def _places(self, line: Segment, slots: Slots, comes: InputSources) -> Slots:
         """Return the slots with which the instructions are captured."""
-        mine = list(slots)
+        graph_slots = list(slots)
         bound = [getattr(function, "__self__", None) for function, *_ in line.instructions]
-        for state in filter(None, map(state_in, [*bound, *(slots[s] for s in comes.taken)])):
+        for state in filter(None, map(variable_state, [*bound, *(slots[s] for s in comes.taken)])):
             self._shadow(state)
         for slot in comes.taken:
-            mine[slot] = self._place(slot, slots[slot], comes)
-        return mine
+            graph_slots[slot] = self._place(slot, slots[slot], comes)
+        return graph_slots
 
-    def _place(self, slot: int, value: Any, comes: Comes) -> Any:
+    def _place(self, slot: int, value: Any, comes: InputSources) -> Any:
         """Return the value that replaces another one during the capture."""
-        device, state = self._device, state_in(value)
+        device, state = self._device, variable_state(value)
         if state is not None:
             self._objects[slot] = value
             shadow = self._shadow(state)
-            return shadow if state is value else leading_to(value, shadow)
+            return shadow if state is value else make_handle_to(value, shadow)
         if not device.is_own(value) and slot not in comes.varying:
             self._host[slot] = value
             return value
-        snapshot_of = self._holding(value) if device.is_own(value) else None
+        snapshot_of = self._find_mirror(value) if device.is_own(value) else None
         if snapshot_of is not None:  # an earlier read that is still the value
             self._snapshots[slot] = snapshot_of
             return snapshot_of.read()
         if slot in comes.fixed:
             self._fixed[slot] = value
             return value
-        self._inputs[slot] = made = device.xp.empty(value.shape, value.dtype)
-        return made
+        self._inputs[slot] = buffer = device.xp.empty(value.shape, value.dtype)
+        return buffer
 
-    def _holding(self, array: Any) -> Shadow | None:
+    def _find_mirror(self, array: Any) -> CapturedVariable | None:
         """Return the variable that has an array as its value."""
         result = [s for s in self._shadows.values() if self._has_place(s, array)]
         return result[0] if result and array.size else None
 
-    def _shadow(self, state: VariableState) -> Shadow:
+    def _shadow(self, state: VariableState) -> CapturedVariable:
         result = self._shadows.get(id(state))
         if result is None:
             array: Any = state.read() if state.is_initialized else None
             if not self._device.is_own(array) or not array.flags.c_contiguous:
                 raise NotCaptured(f"variable {state.name} has no value on the GPU")
-            result = self._shadows[id(state)] = Shadow(state, array, self._device.new_array)
+            result = self._shadows[id(state)] = CapturedVariable(
+                state, array, self._device.new_array
+            )
         return result
 
-    def _captured(
-        self, line: Segment, mine: Slots, wanted: Sequence[int], multiplies: bool
+    def _capture_results(
+        self, line: Segment, graph_slots: Slots, result_slots: Sequence[int], multiplies: bool
     ) -> Mapping[int, Any]:
         """Capture the instructions and return the slots and arrays of the results."""
         capture, stream = self._capture, self._capture.stream
@@ -131,8 +133,8 @@ class CapturedGraph:
         problem: Exception | None = None
         try:
             with stream:
-                self._run(line, mine)
-                results = self._given(mine, wanted)
+                self._run(line, graph_slots)
+                results = self._collect_results(graph_slots, result_slots)
                 for shadow in self._shadows.values():
                     shadow.put_back()
         except Exception as error:  # because CUDA and CuPy may raise anything
@@ -144,38 +146,40 @@ class CapturedGraph:
         for function in capture.at_end:
             function()
         if problem is not None:
-            at = problem.at if isinstance(problem, NotCaptured) else None
+            position = problem.at if isinstance(problem, NotCaptured) else None
             words = str(problem) if isinstance(problem, NotCaptured) else repr(problem)
-            raise NotCaptured(words, capture.position if at is None else at) from problem
+            raise NotCaptured(
+                words, capture.position if position is None else position
+            ) from problem
         return results
 
-    def _run(self, line: Segment, mine: Slots) -> None:
-        for at, (function, take, slot, dead) in enumerate(line.instructions):
-            self._capture.position = at
+    def _run(self, line: Segment, graph_slots: Slots) -> None:
+        for position, (function, take, slot, dead) in enumerate(line.instructions):
+            self._capture.position = position
             if isinstance(function, RegionCall):
-                if not function.by_function(mine):
+                if not function.run_function(graph_slots):
                     raise NotCaptured("it runs by kernels")
             else:
                 state = getattr(function, "__self__", None)
                 if isinstance(state, VariableState):
                     function = self._shadow(state).read
-                mine[slot] = function(*take(mine))
+                graph_slots[slot] = function(*take(graph_slots))
             for item in dead:
-                mine[item] = None
+                graph_slots[item] = None
 
-    def _given(self, mine: Slots, wanted: Sequence[int]) -> dict[int, Any]:
+    def _collect_results(self, graph_slots: Slots, result_slots: Sequence[int]) -> dict[int, Any]:
         """Return the results: arrays of the graph, or values that are the same in each launch."""
         device, result = self._device, {}
         changed = [shadow for shadow in self._shadows.values() if shadow.changed]
-        for slot in wanted:
-            value = mine[slot]
+        for slot in result_slots:
+            value = graph_slots[slot]
             if device.is_own(value):
-                if any(shadow.holds(value) for shadow in changed):
+                if any(shadow.has_memory_of(value) for shadow in changed):
                     value = value.copy()  # copied before a later instruction overwrites it
-            elif isinstance(value, Shadow):
+            elif isinstance(value, CapturedVariable):
                 value = value.of
-            elif isinstance(value, ResourceHandle) and isinstance(value.resource, Shadow):
-                value = leading_to(value, value.resource.of)
+            elif isinstance(value, ResourceHandle) and isinstance(value.resource, CapturedVariable):
+                value = make_handle_to(value, value.resource.of)
             elif value is not None:
                 raise NotCaptured("it returns a value in host memory")
             result[slot] = value
@@ -194,24 +198,24 @@ class CapturedGraph:
                 or value.dtype != array.dtype
             ):
                 return False
-        own = device.is_own
+        is_own = device.is_own
         pairs = [(slots[slot], shadow) for slot, shadow in self._snapshots.items()]
         return (
-            all([own(value) and self._has_place(shadow, value) for value, shadow in pairs])
+            all([is_own(value) and self._has_place(shadow, value) for value, shadow in pairs])
             and all([slots[slot] is value for slot, value in self._fixed.items()])
             and all([_is_same(slots[slot], value) for slot, value in self._objects.items()])
             and all([is_equal(slots[slot], value) for slot, value in self._host.items()])
             and all([self._is_there(shadow) for shadow in self._shadows.values()])
         )
 
-    def _is_there(self, shadow: Shadow) -> bool:
+    def _is_there(self, shadow: CapturedVariable) -> bool:
         """Return True if the memory of a variable is still the same."""
         if not shadow.of.is_initialized:
             return False
         array = shadow.of.read()
         return self._device.is_own(array) and self._has_place(shadow, array)
 
-    def _has_place(self, shadow: Shadow, array: Any) -> bool:
+    def _has_place(self, shadow: CapturedVariable, array: Any) -> bool:
         return bool(array.data.ptr == shadow.place and array.shape == shadow.shape)
 
     def launch(self, slots: Slots) -> bool:
@@ -228,8 +232,8 @@ class CapturedGraph:
                 states = np.array([stream.next_state() for stream in streams], np.uint64)
                 self._device.xp.copyto(array, self._device.own(states))
             forgotten = self._forget(slots)
-            if not self._enqueued() or self._failed():
-                self._remember(slots, forgotten)
+            if not self._try_launch() or self._has_failed_check():
+                self._restore_slots(slots, forgotten)
                 return False
             for slot, value in self._results.items():
                 slots[slot] = value.copy() if self._device.is_own(value) else value
@@ -247,7 +251,7 @@ class CapturedGraph:
                 slots[slot] = None
         return result
 
-    def _remember(self, slots: Slots, forgotten: Mapping[int, weakref.ref[Any]]) -> None:
+    def _restore_slots(self, slots: Slots, forgotten: Mapping[int, weakref.ref[Any]]) -> None:
         """Undo `_forget`; values without other owners are restored from copies."""
         for slot, held in forgotten.items():
             value = held()
@@ -255,37 +259,37 @@ class CapturedGraph:
                 value = self._inputs[slot].copy()
             slots[slot] = self._snapshots[slot].of.read() if value is None else value
 
-    def _enqueued(self) -> bool:
+    def _try_launch(self) -> bool:
         """Launch the graph if all variables still have the same memory; return True if so."""
         shadows = list(self._shadows.values())
         changed = [shadow for shadow in shadows if shadow.changed]
-        others = [shadow for shadow in shadows if not shadow.changed]
-        done = False
+        unchanged = [shadow for shadow in shadows if not shadow.changed]
+        was_launched = False
 
         def launch(*arrays: Any) -> None:
-            nonlocal done
+            nonlocal was_launched
             # A variable that is unchanged once it is locked stays unchanged until the launch.
-            held = [*arrays, *(shadow.of.read() for shadow in others)]
-            pairs = zip([*changed, *others], held, strict=True)
+            references = [*arrays, *(shadow.of.read() for shadow in unchanged)]
+            pairs = zip([*changed, *unchanged], references, strict=True)
             if all([self._has_place(shadow, array) for shadow, array in pairs]):
                 self._graph.launch(stream=self._device.hardware.compute)
-                done = True
+                was_launched = True
 
         VariableState.update_all(tuple([shadow.of for shadow in changed]), launch)
-        return done
+        return was_launched
 
-    def _failed(self) -> bool:
+    def _has_failed_check(self) -> bool:
         """Wait for the checks, if there are any; return True if one failed."""
         return any([int(self._device.to_host(flag)[0]) for flag in self._capture.checks])
 
 
-def _is_same(value: Any, known: Any) -> bool:
-    return state_in(value) is state_in(known)
+def _is_same(value: Any, known_value: Any) -> bool:
+    return variable_state(value) is variable_state(known_value)
 
 
-def is_equal(value: Any, known: Any) -> bool:
+def is_equal(value: Any, known_value: Any) -> bool:
     """Return True if two host values have the same type, shape and bits."""
-    if not is_of_host(value) or not is_of_host(known):
-        return value is known
-    same = value.dtype == known.dtype and value.shape == known.shape
-    return bool(same and value.tobytes() == known.tobytes())
+    if not is_of_host(value) or not is_of_host(known_value):
+        return value is known_value
+    same = value.dtype == known_value.dtype and value.shape == known_value.shape
+    return bool(same and value.tobytes() == known_value.tobytes())

@@ -20,8 +20,8 @@ import numpy as np
 
 from weft_exec.gpu.base_device import BaseGpuDevice
 from weft_exec.gpu.capture import Capture, current
-from weft_exec.gpu.launch import settled
-from weft_exec.gpu.measure import fastest, roofline
+from weft_exec.gpu.launch import finalize_result
+from weft_exec.gpu.measure import fastest_times, roofline
 from weft_exec.kernels.random import stream_of
 from weft_graph.ir.code_generators import (
     DeviceCode,
@@ -99,11 +99,13 @@ class GpuFunction:
             return
         with device.active():
             dense = [device.xp.ascontiguousarray(device.own(array)) for array in arrays]
-            whole = [item.reshape(array.shape) for item, array in zip(dense, arrays, strict=True)]
+            contiguous = [
+                item.reshape(array.shape) for item, array in zip(dense, arrays, strict=True)
+            ]
             with self._lock:  # calls share the arena, and must not interleave their kernels
-                self._enqueue([*self._constants, *whole])
+                self._enqueue([*self._constants, *contiguous])
                 self._raise_what_failed()
-            for array, used in list(zip(arrays, whole, strict=True))[len(arrays) - count :]:
+            for array, used in list(zip(arrays, contiguous, strict=True))[len(arrays) - count :]:
                 if used.data.ptr != array.data.ptr:  # a variable that is not contiguous
                     device.xp.copyto(array, used)
 
@@ -113,25 +115,27 @@ class GpuFunction:
         Raises: NotCaptured: the host would have to evaluate a check in between.
         """
         device, cupy, count = self._device, self._device.xp, len(self.updates)
-        given = list(arrays)
+        available = list(arrays)
         if self._streams:
-            at = len(self.takes)
-            given[at] = capture.drawn(given[at], self._streams)
-        whole = [cupy.ascontiguousarray(device.own(array)).reshape(array.shape) for array in given]
+            input_index = len(self.takes)
+            available[input_index] = capture.rng_state_array(available[input_index], self._streams)
+        contiguous = [
+            cupy.ascontiguousarray(device.own(array)).reshape(array.shape) for array in available
+        ]
         if count:
             capture.note_change()
         flag = capture.check() if self._messages else self._flag
         arena = cupy.empty(max(1, self._memory), np.uint8)
-        self._launch([*self._constants, *whole], arena, flag)
-        for array, used in list(zip(given, whole, strict=True))[len(given) - count :]:
+        self._launch([*self._constants, *contiguous], arena, flag)
+        for array, used in list(zip(available, contiguous, strict=True))[len(available) - count :]:
             if used.data.ptr != array.data.ptr:
                 cupy.copyto(array, used)
         capture.kept.append(self)
 
     def _launch(self, arrays: Sequence[Any], arena: Any, flag: Any) -> None:
         for function, item in self._launches:
-            given = [arrays[at] for at in item.arrays]
-            function((item.blocks,), (item.threads,), (arena, flag, *given))
+            arguments = [arrays[array_index] for array_index in item.arrays]
+            function((item.blocks,), (item.threads,), (arena, flag, *arguments))
 
     def _enqueue(self, arrays: Sequence[Any]) -> None:
         launch = partial(self._launch, arrays, self._arena, self._flag)
@@ -159,22 +163,26 @@ class GpuFunction:
         """
         device, xp = self._device, self._device.xp
         with device.active(), self._lock:
-            given = [np.array(inputs[at]) for at in self.takes]
+            samples = [np.array(inputs[array_index]) for array_index in self.takes]
             if self.draws:  # a counter and a key for each, as from `RandomStream.next_state`
-                given.append(np.zeros((len(self.draws), 6), np.uint64))
+                samples.append(np.zeros((len(self.draws), 6), np.uint64))
             results = [xp.empty(shape, dtype.numpy) for dtype, shape in self.results]
-            updated = [device.own(np.array(inputs[at])) for at in self.updates]
-            arrays = [*self._constants, *map(device.own, given), *results, *updated]
+            updated = [device.own(np.array(inputs[array_index])) for array_index in self.updates]
+            arrays = [*self._constants, *map(device.own, samples), *results, *updated]
             launches = [
                 partial(
                     function,
                     (item.blocks,),
                     (item.threads,),
-                    (self._arena, self._flag, *[arrays[at] for at in item.arrays]),
+                    (
+                        self._arena,
+                        self._flag,
+                        *[arrays[array_index] for array_index in item.arrays],
+                    ),
                 )
                 for function, item in self._launches
             ]
-            seconds = fastest(device, launches)
+            seconds = fastest_times(device, launches)
             self._raise_what_failed()
         return seconds
 
@@ -199,29 +207,29 @@ class Graphs:
       what: a description of the launches, for the log.
     """
 
-    def __init__(self, device: BaseGpuDevice, what: str) -> None:
+    def __init__(self, device: BaseGpuDevice, message: str) -> None:
         self._device = device
-        self._what = what
+        self._what = message
         self._made: dict[tuple[int, ...], Any] = {}
         self._last: tuple[int, ...] = ()
         self._tries = 0
 
-    def launch(self, launches: Callable[[], None], places: tuple[int, ...]) -> None:
+    def launch(self, launches: Callable[[], None], positions: tuple[int, ...]) -> None:
         """Enqueue launches on the kernels' stream, as one graph if they were captured.
 
         Args:
           launches: enqueues them on the current stream.
-          places: the addresses of all their arrays.
+          positions: the addresses of all their arrays.
         """
-        graph = self._made.get(places)
+        graph = self._made.get(positions)
         if graph is not None:
             graph.launch(stream=self._device.hardware.compute)
             return
         launches()
         if len(self._made) == _GRAPHS or self._tries > _TRIES:
             return
-        if places == self._last:
-            self._made[places] = self._captured(launches)
+        if positions == self._last:
+            self._made[positions] = self._capture_graph(launches)
         else:
             self._tries += 1
             if self._tries > _TRIES:
@@ -229,9 +237,9 @@ class Graphs:
                     "%s are launched one by one: the addresses of their arrays keep changing",
                     self._what,
                 )
-        self._last = places
+        self._last = positions
 
-    def _captured(self, launches: Callable[[], None]) -> Any:
+    def _capture_graph(self, launches: Callable[[], None]) -> Any:
         """Return a graph of launches, captured on a separate stream."""
         stream = self._device.xp.cuda.Stream(non_blocking=True)
         with stream:
@@ -281,25 +289,27 @@ class GpuGenerator:
         """Return None: code of GPUs is for one choice of sizes; see `CodeGenerator`."""
         return None
 
-    def generate(self, request: Request, like: Any = (), others: Any = ()) -> GpuFunction:
+    def generate(self, request: Request, like: Any = (), other_choices: Any = ()) -> GpuFunction:
         """Return a function that computes some nodes; see `CodeGenerator`."""
-        return GpuFunction(self._inner.generate(_region(request), *self._ways()), self._device)
+        return GpuFunction(
+            self._inner.generate(_region(request), *self._code_variants()), self._device
+        )
 
     def kernels(self, request: Request) -> Sequence[Sequence[Node]]:
         """Raise NotGenerated, because `GpuFunction.traced` records no kernels."""
         raise NotGenerated("the kernels of a region on a GPU are not recorded")
 
-    def explain(self, request: Request, given: Sequence[Any]) -> CompiledFunction:
+    def explain(self, request: Request, inputs: Sequence[Any]) -> CompiledFunction:
         """Explain the kernels of some nodes, with the time of each by the GPU's clock."""
-        code, result = self._inner.explain(_region(request), *self._ways())
-        seconds = GpuFunction(code, self._device).measured([np.asarray(array) for array in given])
+        code, result = self._inner.explain(_region(request), *self._code_variants())
+        seconds = GpuFunction(code, self._device).measured([np.asarray(array) for array in inputs])
         kernels = [
             replace(kernel, seconds=item)
             for kernel, item in zip(result.kernels, seconds, strict=True)
         ]
         return replace(result, kernels=kernels, seconds=sum(seconds), limits=self.roofline())
 
-    def _ways(self) -> tuple[tuple[int, int], bool]:
+    def _code_variants(self) -> tuple[tuple[int, int], bool]:
         """Return the compute capability, and True if all runs must give the same bits."""
         device = self._device
         return device.properties.compute_capability, device.config.deterministic
@@ -323,14 +333,16 @@ def _region(request: Request) -> RegionRequest:
     raise NotGenerated("loops are not compiled for GPUs as a whole")
 
 
-def launched(device: BaseGpuDevice, function: Callable[..., Any]) -> Callable[..., Any]:
+def make_launcher(device: BaseGpuDevice, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that runs on the kernels' stream and stores its results as kernels do."""
 
     def run(*inputs: Any) -> Any:
         with device.active():
             result = function(*inputs)
             if isinstance(result, tuple):
-                return tuple([settled(device, item, item.dtype) for item in result])
-            return settled(device, result, result.dtype) if device.is_own(result) else result
+                return tuple([finalize_result(device, item, item.dtype) for item in result])
+            return (
+                finalize_result(device, result, result.dtype) if device.is_own(result) else result
+            )
 
     return run

@@ -56,15 +56,15 @@ class Cudnn:
         with self.lock:
             result = self._graphs.get(key)
             if result is None:
-                result = self._graphs[key] = self._built(build)
+                result = self._graphs[key] = self._build_graph(build)
             graph, tensors, size = result
             workspace = self.cupy.empty(max(size, 1), np.uint8)
             pack = {tensors[name]: value for name, value in values.items()}
-            with self._captured():
+            with self._bind_captured_stream():
                 graph.execute(pack, workspace, handle=self.handle)
 
     @contextmanager
-    def _captured(self) -> Iterator[None]:
+    def _bind_captured_stream(self) -> Iterator[None]:
         """Return a context that binds the handle to this thread's captured stream, if any."""
         if current.capture is None:
             yield
@@ -75,7 +75,9 @@ class Cudnn:
         finally:
             self.module.set_stream(handle=self.handle, stream=self._compute.ptr)
 
-    def _built(self, build: Callable[[Any], dict[str, Any]]) -> tuple[Any, dict[str, Any], int]:
+    def _build_graph(
+        self, build: Callable[[Any], dict[str, Any]]
+    ) -> tuple[Any, dict[str, Any], int]:
         module = self.module
         graph = module.pygraph(
             handle=self.handle,
@@ -87,28 +89,28 @@ class Cudnn:
         return graph, tensors, int(graph.get_workspace_size())
 
 
-def either(
+def with_fallback(
     preferred: Callable[..., Any] | None,
     plain: Callable[..., Any],
-    what: str = "a convolution, which is now a product",
+    operation: str = "a convolution, which is now a product",
 ) -> Callable[..., Any]:
     """Return `preferred`, with `plain` as the fallback if it is None or cuDNN has no engine.
 
     Args:
-      what: a description of the fallback, for the log.
+      operation: a description of the fallback, for the log.
     """
     if preferred is None:
         return plain
-    chosen = [preferred]
+    functions = [preferred]
 
     def run(*inputs: Any) -> Any:
         try:
-            return chosen[0](*inputs)
+            return functions[0](*inputs)
         except Exception as error:  # because its class is only known to cuDNN's module
             if type(error).__name__ != "cudnnGraphNotSupportedError":
                 raise
-            _log.info("cuDNN has no engine for %s: %s", what, error)
-            chosen[0] = plain
+            _log.info("cuDNN has no engine for %s: %s", operation, error)
+            functions[0] = plain
         return plain(*inputs)
 
     return run
@@ -169,7 +171,7 @@ def _strides(sizes: Sizes) -> Sizes:
     return (steps[0], steps[-1], *steps[1:-1])
 
 
-class _Convolving:
+class _Convolution:
     """One convolution with the layout (N, ..., C) and filters (O, ..., C)."""
 
     def __init__(self, library: Cudnn, conv: Convolution, device: Device) -> None:
@@ -178,13 +180,13 @@ class _Convolving:
         self.xp = device.xp
         self.dtype = element_type(library.module, conv.dtype)
 
-    def last(self, x: Any) -> Any:
+    def channels_last(self, x: Any) -> Any:
         """Return `x` with the channels on the last axis, in C order."""
         return self.xp.ascontiguousarray(
             self.xp.moveaxis(x, channel_axis(self.conv.data_format), -1)
         )
 
-    def in_layout(self, x: Any) -> Any:
+    def to_node_layout(self, x: Any) -> Any:
         """Return a result (N, ..., C) in the layout of the node."""
         return self.xp.ascontiguousarray(
             self.xp.moveaxis(x, -1, channel_axis(self.conv.data_format))
@@ -222,85 +224,104 @@ class _Convolving:
         )  # fmt: skip
 
 
-def _convolving(conv: Convolution, device: Device) -> _Convolving | None:
+def _convolving(conv: Convolution, device: Device) -> _Convolution | None:
     if conv.dtype not in (np.dtype(np.float16), np.dtype(np.float32)):
         return None
     library = library_of(device)
-    return None if library is None else _Convolving(library, conv, device)
+    return None if library is None else _Convolution(library, conv, device)
 
 
 def forward(conv: Convolution, device: Device) -> Callable[..., Any] | None:
     """Return a kernel `(x, filters) -> y`, or None if cuDNN is not available."""
-    way = _convolving(conv, device)
-    if way is None:
+    convolution = _convolving(conv, device)
+    if convolution is None:
         return None
 
     def run(x: Any, filters: Any) -> Any:
-        x, w = way.last(x), way.xp.ascontiguousarray(way.xp.moveaxis(filters, -1, 0))
+        x, w = (
+            convolution.channels_last(x),
+            convolution.xp.ascontiguousarray(convolution.xp.moveaxis(filters, -1, 0)),
+        )
         conv.check(x.shape, filters.shape)
-        counts, windows = way.windows(x.shape[1:-1], filters.shape[:-2])
-        y = way.xp.zeros((x.shape[0], *counts, filters.shape[-1]), x.dtype)
+        counts, windows = convolution.windows(x.shape[1:-1], filters.shape[:-2])
+        y = convolution.xp.zeros((x.shape[0], *counts, filters.shape[-1]), x.dtype)
 
         def build(graph: Any) -> dict[str, Any]:
-            image, weight = way.tensor(graph, "x", x.shape), way.tensor(graph, "w", w.shape)
+            image, weight = (
+                convolution.tensor(graph, "x", x.shape),
+                convolution.tensor(graph, "w", w.shape),
+            )
             out = graph.conv_fprop(image=image, weight=weight, **windows)
-            return {"x": image, "w": weight, "y": way.finish(out, y.shape)}
+            return {"x": image, "w": weight, "y": convolution.finish(out, y.shape)}
 
         if y.size and x.size:
-            way.library.run(way.key(x.shape, w.shape), build, {"x": x, "w": w, "y": y})
-        return way.in_layout(y)
+            convolution.library.run(
+                convolution.key(x.shape, w.shape), build, {"x": x, "w": w, "y": y}
+            )
+        return convolution.to_node_layout(y)
 
     return run
 
 
-def by_input(conv: Convolution, device: Device) -> Callable[..., Any] | None:
+def input_gradient(conv: Convolution, device: Device) -> Callable[..., Any] | None:
     """Return a kernel `(sizes, filters, grad) -> dx`, or None if cuDNN is not available."""
-    way = _convolving(conv, device)
-    if way is None:
+    convolution = _convolving(conv, device)
+    if convolution is None:
         return None
 
     def run(input_sizes: Any, filters: Any, grad: Any) -> Any:
         shape = conv.last_shape(input_sizes)
-        dy, w = way.last(grad), way.xp.ascontiguousarray(way.xp.moveaxis(filters, -1, 0))
+        dy, w = (
+            convolution.channels_last(grad),
+            convolution.xp.ascontiguousarray(convolution.xp.moveaxis(filters, -1, 0)),
+        )
         conv.check(shape, filters.shape)
-        counts, windows = way.windows(shape[1:-1], filters.shape[:-2])
+        counts, windows = convolution.windows(shape[1:-1], filters.shape[:-2])
         conv.check_grad(dy.shape, shape[0], counts, filters.shape[-1])
-        dx = way.xp.zeros(shape, dy.dtype)
+        dx = convolution.xp.zeros(shape, dy.dtype)
 
         def build(graph: Any) -> dict[str, Any]:
-            loss, weight = way.tensor(graph, "dy", dy.shape), way.tensor(graph, "w", w.shape)
+            loss, weight = (
+                convolution.tensor(graph, "dy", dy.shape),
+                convolution.tensor(graph, "w", w.shape),
+            )
             out = graph.conv_dgrad(loss=loss, filter=weight, **windows)
-            return {"dy": loss, "w": weight, "dx": way.finish(out, dx.shape)}
+            return {"dy": loss, "w": weight, "dx": convolution.finish(out, dx.shape)}
 
         if dy.size and dx.size:
-            key = way.key(shape, w.shape)
-            way.library.run(key, build, {"dy": dy, "w": w, "dx": dx})
-        return way.in_layout(dx)
+            key = convolution.key(shape, w.shape)
+            convolution.library.run(key, build, {"dy": dy, "w": w, "dx": dx})
+        return convolution.to_node_layout(dx)
 
     return run
 
 
-def by_filter(conv: Convolution, device: Device) -> Callable[..., Any] | None:
+def filter_gradient(conv: Convolution, device: Device) -> Callable[..., Any] | None:
     """Return a kernel `(x, sizes, grad) -> dw`, or None if cuDNN is not available."""
-    way = _convolving(conv, device)
-    if way is None:
+    convolution = _convolving(conv, device)
+    if convolution is None:
         return None
 
     def run(x: Any, filter_sizes: Any, grad: Any) -> Any:
         shape = tuple(int(n) for n in filter_sizes)
-        x, dy = way.last(x), way.last(grad)
+        x, dy = convolution.channels_last(x), convolution.channels_last(grad)
         conv.check(x.shape, shape)
-        counts, windows = way.windows(x.shape[1:-1], shape[:-2])
+        counts, windows = convolution.windows(x.shape[1:-1], shape[:-2])
         conv.check_grad(dy.shape, x.shape[0], counts, shape[-1])
-        dw = way.xp.zeros((shape[-1], *shape[:-1]), x.dtype)
+        dw = convolution.xp.zeros((shape[-1], *shape[:-1]), x.dtype)
 
         def build(graph: Any) -> dict[str, Any]:
-            image, loss = way.tensor(graph, "x", x.shape), way.tensor(graph, "dy", dy.shape)
+            image, loss = (
+                convolution.tensor(graph, "x", x.shape),
+                convolution.tensor(graph, "dy", dy.shape),
+            )
             out = graph.conv_wgrad(image=image, loss=loss, **windows)
-            return {"x": image, "dy": loss, "dw": way.finish(out, dw.shape)}
+            return {"x": image, "dy": loss, "dw": convolution.finish(out, dw.shape)}
 
         if dy.size and dw.size:
-            way.library.run(way.key(x.shape, dw.shape), build, {"x": x, "dy": dy, "dw": dw})
-        return way.xp.ascontiguousarray(way.xp.moveaxis(dw, 0, -1))
+            convolution.library.run(
+                convolution.key(x.shape, dw.shape), build, {"x": x, "dy": dy, "dw": dw}
+            )
+        return convolution.xp.ascontiguousarray(convolution.xp.moveaxis(dw, 0, -1))
 
     return run

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 _FLOAT = np.dtype(np.float32)
 
 
-def _in_order(shape: Sizes, data_format: str) -> tuple[list[int], list[int]]:
+def _nchw_layout(shape: Sizes, data_format: str) -> tuple[list[int], list[int]]:
     """Return sizes and strides in elements of a C-order array, in cuDNN's order (N, C, ...)."""
     axis = channel_axis(data_format) % len(shape)
     steps = [1]
     for size in reversed(shape[1:]):
         steps.append(steps[-1] * size)
     steps.reverse()
-    order = [0, axis, *(at for at in range(1, len(shape)) if at != axis)]
-    return [shape[at] for at in order], [steps[at] for at in order]
+    order = [0, axis, *(axis_index for axis_index in range(1, len(shape)) if axis_index != axis)]
+    return [shape[axis_index] for axis_index in order], [steps[axis_index] for axis_index in order]
 
 
 class _Gradients:
@@ -43,9 +43,9 @@ class _Gradients:
     def build(self, graph: Any, shape: Sizes) -> dict[str, Any]:
         """Build the graph for inputs of a shape; return its tensors by name."""
         module = self.library.module
-        sizes, steps = _in_order(shape, self.data_format)
-        channels, ones = sizes[1], [1] * (len(sizes) - 2)
-        flat, flat_steps = [1, channels, *ones], [channels, 1, *[channels] * len(ones)]
+        sizes, steps = _nchw_layout(shape, self.data_format)
+        channels, unit_sizes = sizes[1], [1] * (len(sizes) - 2)
+        flat, flat_steps = [1, channels, *unit_sizes], [channels, 1, *[channels] * len(unit_sizes)]
         image_type, kind = element_type(module, self.dtype), element_type(module, _FLOAT)
         images = {"dim": sizes, "stride": steps, "data_type": image_type}
         vectors = {"dim": flat, "stride": flat_steps, "data_type": kind}
@@ -60,9 +60,9 @@ class _Gradients:
             inv_variance=named["inverse"],
         )
         for name, tensor in zip(("by_x", "by_scale", "by_offset"), result, strict=True):
-            of = images if name == "by_x" else vectors
-            tensor.set_output(True).set_data_type(of["data_type"])
-            tensor.set_dim(of["dim"]).set_stride(of["stride"])
+            template = images if name == "by_x" else vectors
+            tensor.set_output(True).set_data_type(template["data_type"])
+            tensor.set_dim(template["dim"]).set_stride(template["stride"])
             named[name] = tensor
         return named
 

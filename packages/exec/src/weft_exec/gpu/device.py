@@ -25,14 +25,14 @@ def _make(resources: ResourceManager, config: SessionConfig, task: DeviceParts) 
         raise errors.InvalidArgumentError(f"device_count of GPU must be at least 0, got {count}")
     if count == 0:
         return []
-    indices = discovery.visible(config.gpu)[:count]
+    indices = discovery.visible_gpus(config.gpu)[:count]
     if not indices:
         return []
     from weft_exec.gpu.session_device import GpuDevice  # with the executor's and compiled code
 
     return [
         GpuDevice(
-            discovery.gpu(index, config.gpu),
+            discovery.get_gpu(index, config.gpu),
             DeviceSpec(*task[:3], TYPE, ordinal),
             resources,
             config,
@@ -47,5 +47,5 @@ register_device(
     array_module="cupy",
     element_types=NUMBERS,
     kernels="weft_exec.gpu.kernels",
-    hardware=Hardware(discovery.count, discovery.details, discovery.allocator),
+    hardware=Hardware(discovery.count, discovery.gpu_details, discovery.allocator),
 )

@@ -72,13 +72,13 @@ def _versions(cupy: Any) -> str:
     """Return a note on the CUDA versions of CuPy and the driver, if known."""
     runtime = cupy.cuda.runtime
     try:
-        wanted, have = runtime.runtimeGetVersion(), runtime.driverGetVersion()
+        built_version, have = runtime.runtimeGetVersion(), runtime.driverGetVersion()
     except RuntimeError:
         return ""
     if not have:
         return " (there is no CUDA driver)"
-    note = f" (CuPy is built for CUDA {wanted // 1000}.{wanted % 1000 // 10}, the driver supports "
-    return f"{note}up to {have // 1000}.{have % 1000 // 10})"
+    note = f" (CuPy is built for CUDA {built_version // 1000}.{built_version % 1000 // 10}, "
+    return f"{note}the driver supports up to {have // 1000}.{have % 1000 // 10})"
 
 
 def count() -> int:
@@ -86,43 +86,43 @@ def count() -> int:
     return 0 if modules() is None else int(_state["count"])
 
 
-def details(index: int) -> dict[str, Any]:
+def gpu_details(index: int) -> dict[str, Any]:
     """Return the name and compute capability of a GPU."""
     result = modules()
     assert result is not None
-    known = read_properties(result[0], index)
-    return {"device_name": known.name, "compute_capability": known.compute_capability}
+    properties = read_properties(result[0], index)
+    return {"device_name": properties.name, "compute_capability": properties.compute_capability}
 
 
 def allocator(index: int) -> Any:
     """Return the allocator of a GPU; None if no session has used the GPU."""
     with _lock:
-        made = _gpus.get(index)
-    return None if made is None else made.allocator
+        gpu = _gpus.get(index)
+    return None if gpu is None else gpu.allocator
 
 
-def visible(options: GpuOptions) -> list[int]:
+def visible_gpus(options: GpuOptions) -> list[int]:
     """Return CUDA's numbers of the GPUs that a session uses, in the order of its devices.
 
     Raises: InvalidArgumentError: visible_device_list is malformed, repeats a number or names a GPU
     that does not exist.
     """
-    there = count()
-    if not there or not options.visible_device_list:
-        return list(settings.visible.get("GPU", range(there)))
+    num_gpus = count()
+    if not num_gpus or not options.visible_device_list:
+        return list(settings.visible.get("GPU", range(num_gpus)))
     try:
-        chosen = [int(part) for part in options.visible_device_list.split(",")]
+        indices = [int(part) for part in options.visible_device_list.split(",")]
     except ValueError:
-        chosen = [-1]
-    if len(set(chosen)) != len(chosen) or any(not 0 <= index < there for index in chosen):
+        indices = [-1]
+    if len(set(indices)) != len(indices) or any(not 0 <= index < num_gpus for index in indices):
         raise errors.InvalidArgumentError(
             "gpu_options.visible_device_list must be a list of different numbers in "
-            f"[0, {there}), got {options.visible_device_list!r}"
+            f"[0, {num_gpus}), got {options.visible_device_list!r}"
         )
-    return chosen
+    return indices
 
 
-def gpu(index: int, options: GpuOptions) -> Gpu:
+def get_gpu(index: int, options: GpuOptions) -> Gpu:
     """Return a GPU of the process; its memory options are those of the first call.
 
     Raises: ResourceExhaustedError: it has less memory than the options request.
@@ -131,13 +131,13 @@ def gpu(index: int, options: GpuOptions) -> Gpu:
     assert result is not None
     cupy, cupyx = result
     with _lock:
-        made = _gpus.get(index)
-        if made is None:
-            made = Gpu(cupy, cupyx, index, _limit(cupy, index, options.memory_fraction))
+        gpu = _gpus.get(index)
+        if gpu is None:
+            gpu = Gpu(cupy, cupyx, index, _limit(cupy, index, options.memory_fraction))
             if not (options.allow_growth or settings.memory_growth.get(("GPU", index))):
-                made.allocator.reserve()
-            _gpus[index] = made
-        return made
+                gpu.allocator.reserve()
+            _gpus[index] = gpu
+        return gpu
 
 
 def _limit(cupy: Any, index: int, fraction: float) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from weft_exec.gpu.generated import NAMES, Source, text_of
+from weft_exec.gpu.generated import NAMES, Source, source_text
 from weft_graph.ir.scalar import Scalar, applications, kind
 from weft_tensor.dtypes import DType
 
@@ -110,10 +110,13 @@ class Elements(Source):
         lines = [f"typedef {NAMES[index]} I;", f"typedef {_computed_in(result)} W;"]
         if any(dtype.name == "float16" for dtype in (*self._inputs, result)):
             lines.insert(0, "#include <cuda_fp16.h>\n#define WEFT_HALF")
-        return "\n".join([*lines, text_of("element.cuh"), *self._kernel()])
+        return "\n".join([*lines, source_text("element.cuh"), *self._kernel()])
 
     def _kernel(self) -> list[str]:
-        arrays = [f"const {NAMES[dtype.name]}* x{at}" for at, dtype in enumerate(self._inputs)]
+        arrays = [
+            f"const {NAMES[dtype.name]}* x{operand_index}"
+            for operand_index, dtype in enumerate(self._inputs)
+        ]
         arrays.append(f"{NAMES[self._expression.dtype.name]}* y")
         lines = [
             f'extern "C" __global__ void {self.name}({", ".join(arrays)}, I size)',
@@ -121,8 +124,10 @@ class Elements(Source):
             "    const I at = element();",
             "    if (at >= size) return;",
         ]
-        for at, dtype in enumerate(self._inputs):
-            lines.append(f"    const {_computed_in(dtype)} a{at} = widened(x{at}[at]);")
+        for operand_index, dtype in enumerate(self._inputs):
+            lines.append(
+                f"    const {_computed_in(dtype)} a{operand_index} = widened(x{operand_index}[at]);"
+            )
         names: dict[int, str] = {}
         for part in applications(self._expression):
             formula = _formula(part)

@@ -45,13 +45,13 @@ _INDICES: Final = ("int32", "int64")
 
 
 @cache
-def text_of(file: str) -> str:
+def source_text(file: str) -> str:
     """Return a source file of `cuda/` with its includes expanded."""
     text = (_FOLDER / file).read_text(encoding="utf-8")
-    return _INCLUDE.sub(lambda result: text_of(result[1]), text)
+    return _INCLUDE.sub(lambda result: source_text(result[1]), text)
 
 
-def _wide(types: Sequence[str]) -> str:
+def _computation_type(types: Sequence[str]) -> str:
     """Return the computation type: float32 for float16, float64 if any is, else the type."""
     floating = [name for name in types if name.startswith("float")]
     if not floating:
@@ -77,17 +77,17 @@ class Source:
 
     def text(self, types: Mapping[str, str], index: str) -> str:
         """Return the source for some element types, and for positions of type `index`."""
-        named = {**types, "W": _wide(list(types.values())), "I": index}
+        named = {**types, "W": _computation_type(list(types.values())), "I": index}
         lines = [f"typedef {NAMES[dtype]} {name};" for name, dtype in named.items()]
         if "float16" in types.values():
             lines.insert(0, "#include <cuda_fp16.h>\n#define WEFT_HALF")
-        return "\n".join([*lines, text_of(f"{self.file}.cu")])
+        return "\n".join([*lines, source_text(f"{self.file}.cu")])
 
     def texts(self) -> Iterator[tuple[str, str]]:
         """Yield a label and the text for each choice of types."""
-        for chosen in product(*self.types.values(), _INDICES):
-            types = dict(zip(self.types, chosen[:-1], strict=True))
-            yield " ".join([self.file, *chosen]), self.text(types, chosen[-1])
+        for type_choice in product(*self.types.values(), _INDICES):
+            types = dict(zip(self.types, type_choice[:-1], strict=True))
+            yield " ".join([self.file, *type_choice]), self.text(types, type_choice[-1])
 
     def program(self, xp: Any, **types: Any) -> Program:
         """Return the kernels for some element types, given as dtypes."""
@@ -106,13 +106,13 @@ class Program:
     """
 
     def __init__(self, xp: Any, source: Source, types: Mapping[str, str]) -> None:
-        self.wide: np.dtype[Any] = np.dtype(_wide(list(types.values())))
+        self.wide: np.dtype[Any] = np.dtype(_computation_type(list(types.values())))
         self._xp = xp
         self._source = source
         self._types = types
         self._made: dict[tuple[str, str], Any] = {}
 
-    def over(self, name: str, size: int, *args: Any) -> None:
+    def launch_elements(self, name: str, size: int, *args: Any) -> None:
         """Launch a thread for each of `size` elements; the size is the kernel's last argument."""
         if size:
             self.launch(name, (-(-size // THREADS),), THREADS, *args, size)

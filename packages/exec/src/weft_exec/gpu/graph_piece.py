@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from weft_exec.executor.kernel_errors import located, raise_located
+from weft_exec.executor.kernel_errors import raise_located, to_op_error
 from weft_exec.executor.linear import Instruction, Segment, Slots
 from weft_exec.executor.region import RegionCall
 from weft_exec.gpu.base_device import BaseGpuDevice
 from weft_exec.gpu.capture import NotCaptured
-from weft_exec.gpu.captured_graph import CapturedGraph, Comes, is_equal
+from weft_exec.gpu.captured_graph import CapturedGraph, InputSources, is_equal
 from weft_exec.gpu.instruction_trace import InstructionTrace, Kind
 from weft_exec.gpu.residency import is_of_host
-from weft_exec.gpu.shadows import state_in
+from weft_exec.gpu.shadows import variable_state
 from weft_tensor import errors
 
 GRAPHS: Final = 4
@@ -56,20 +56,22 @@ class GraphPiece:
         self._ats = [trace.position for trace in run if trace.kind is Kind.DEVICE]
         lines = list(inner.instructions)
         # Slots that later GPU instructions read, too, are cleared at the end.
-        self._before = _segment(inner, [(*lines[at][:3], ()) for at in hosts], hosts)
-        self._line = _segment(inner, [lines[at] for at in self._ats], self._ats)
+        self._before = _segment(inner, [(*lines[position][:3], ()) for position in hosts], hosts)
+        self._line = _segment(inner, [lines[position] for position in self._ats], self._ats)
         self._dead = sorted({slot for trace in run for slot in lines[trace.position][3]})
-        made: set[int] = set()
-        taken: dict[int, Any] = {}
+        produced: set[int] = set()
+        inputs: dict[int, Any] = {}
         for trace in run:
             if trace.kind is Kind.DEVICE:
-                taken |= {s: v for s, v in trace.reads.items() if s not in made and s not in taken}
-                made |= trace.writes
+                inputs |= {
+                    s: v for s, v in trace.reads.items() if s not in produced and s not in inputs
+                }
+                produced |= trace.writes
         self._multiplies = any(trace.multiplies for trace in run)
-        self._taken = sorted(taken)
-        self._known = _known_by_value(lines, run)
+        self._taken = sorted(inputs)
+        self._known = _host_value_slots(lines, run)
         self._varying: set[int] = set()
-        self._results = sorted(made.difference(self._dead))
+        self._results = sorted(produced.difference(self._dead))
         self._graphs: list[CapturedGraph] = []
         self._last: tuple[Any, ...] = ()
         self._arrays: dict[int, weakref.ref[Any]] = {}
@@ -88,12 +90,12 @@ class GraphPiece:
         Raises: OpError: see `Segment.run`.
         """
         self._before.run(slots)
-        if not self._launched(slots):
+        if not self._try_launch(slots):
             self._line.run(slots)
         for slot in self._dead:
             slots[slot] = None
 
-    def _launched(self, slots: Slots) -> bool:
+    def _try_launch(self, slots: Slots) -> bool:
         """Launch a graph that fits the slots; return False if there is none."""
         if not self._line.instructions:
             return False  # closed; the caller reports it
@@ -103,14 +105,14 @@ class GraphPiece:
         if graph is None:
             return False
         try:
-            done = graph.launch(slots)
-            self._tries += 0 if done else 2 * _COST
-            return done
+            was_launched = graph.launch(slots)
+            self._tries += 0 if was_launched else 2 * _COST
+            return was_launched
         except errors.FailedPreconditionError:
             return False  # a variable lost its value; the caller reports which
         except Exception as error:  # because CUDA may raise anything
             node, device = self._line.nodes[-1], self._line.devices[-1]
-            raise_located(located(error, node, device, ()))
+            raise_located(to_op_error(error, node, device, ()))
 
     def _new(self, slots: Slots) -> CapturedGraph | None:
         """Capture a graph if its conditions occur for the second time; return it or None."""
@@ -119,36 +121,40 @@ class GraphPiece:
                 return None
             self._note_varying(slots)
             result = tuple(map(partial(_description, self._device), self._values(slots)))
-            fixed = [s for s in self._taken if self._same(s, slots[s])]
+            fixed = [s for s in self._taken if self._is_same_array(s, slots[s])]
             arrays = {s: slots[s] for s in self._taken if self._device.is_own(slots[s])}
             self._arrays = {slot: weakref.ref(array) for slot, array in arrays.items()}
-            again = result == self._last
+            is_repeated = result == self._last
             self._last = result
-            self._tries += _COST if again else 1
+            self._tries += _COST if is_repeated else 1
             if self._tries > TRIES:
-                what = f"{len(self._ats)} instructions before {self._line.nodes[-1].name}"
-                _log.info("%s run one by one: their inputs keep changing", what)
-            if not again or self._tries > TRIES:
+                description = f"{len(self._ats)} instructions before {self._line.nodes[-1].name}"
+                _log.info("%s run one by one: their inputs keep changing", description)
+            if not is_repeated or self._tries > TRIES:
                 return None
             try:
-                comes = Comes(self._taken, fixed, self._varying, self._dead, self._multiplies)
+                comes = InputSources(
+                    self._taken, fixed, self._varying, self._dead, self._multiplies
+                )
                 graph = CapturedGraph(self._device, self._line, comes, self._results, slots)
             except NotCaptured as why:
                 self._last = ()
-                at, words = self._ats[why.at or 0], str(why)
+                position, words = self._ats[why.at or 0], str(why)
             else:
                 self._graphs = [*self._graphs[-GRAPHS + 1 :], graph]
                 return graph
-        self._refuse(at, words)
+        self._refuse(position, words)
         return None
 
     def _values(self, slots: Slots) -> list[Any]:
         bound = [getattr(function, "__self__", None) for function, *_ in self._line.instructions]
-        taken = [
-            _Shaped(slots[slot].shape, slots[slot].dtype) if slot in self._varying else slots[slot]
+        inputs = [
+            _ShapeOnly(slots[slot].shape, slots[slot].dtype)
+            if slot in self._varying
+            else slots[slot]
             for slot in self._taken
         ]
-        return [*taken, *filter(state_in, bound)]
+        return [*inputs, *filter(variable_state, bound)]
 
     def _note_varying(self, slots: Slots) -> None:
         """Find host values that vary between calls and that regions copy to the GPU anyway.
@@ -157,20 +163,20 @@ class GraphPiece:
         """
         before, self._host = self._host, {s: slots[s] for s in self._taken if is_of_host(slots[s])}
         for slot, value in self._host.items():
-            known = before.get(slot)
-            if known is None or slot in self._known or not _is_bringable(value):
+            known_value = before.get(slot)
+            if known_value is None or slot in self._known or not _is_bringable(value):
                 continue
-            if not is_equal(value, known):
+            if not is_equal(value, known_value):
                 self._varying.add(slot)
         self._varying.intersection_update(self._host)
 
-    def _same(self, slot: int, value: Any) -> bool:
+    def _is_same_array(self, slot: int, value: Any) -> bool:
         """Return True if an array is the same one as in the previous call."""
         before = self._arrays.get(slot)
         return before is not None and before() is value
 
 
-class _Shaped(NamedTuple):
+class _ShapeOnly(NamedTuple):
     """A value of which only the shape and the type matter."""
 
     shape: tuple[int, ...]
@@ -181,7 +187,7 @@ def _is_bringable(value: Any) -> bool:
     return not value.dtype.hasobject
 
 
-def _known_by_value(lines: Sequence[Instruction], run: Sequence[InstructionTrace]) -> set[int]:
+def _host_value_slots(lines: Sequence[Instruction], run: Sequence[InstructionTrace]) -> set[int]:
     """Return the slots of host values on which instructions of the GPU depend."""
     result: set[int] = set()
     for trace in run:
@@ -193,16 +199,20 @@ def _known_by_value(lines: Sequence[Instruction], run: Sequence[InstructionTrace
 
 def _segment(inner: Segment, instructions: Iterable[Any], ats: Sequence[int]) -> Segment:
     nodes, devices = inner.nodes, inner.devices
-    return Segment(list(instructions), [nodes[at] for at in ats], [devices[at] for at in ats])
+    return Segment(
+        list(instructions),
+        [nodes[position] for position in ats],
+        [devices[position] for position in ats],
+    )
 
 
 def _description(device: BaseGpuDevice, value: Any) -> Any:
     """Return the properties of a value that are part of a graph's conditions."""
-    state = state_in(value)
+    state = variable_state(value)
     if state is not None:
         array: Any = state.read() if state.is_initialized else None
         return id(state), array.shape if device.is_own(array) else None
-    if device.is_own(value) or isinstance(value, _Shaped):
+    if device.is_own(value) or isinstance(value, _ShapeOnly):
         return value.shape, value.dtype
     if is_of_host(value):
         return value.shape, value.dtype, value.tobytes()

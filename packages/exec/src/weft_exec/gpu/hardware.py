@@ -26,10 +26,10 @@ import numpy as np
 from weft_exec.gpu.allocator import GpuAllocator
 from weft_exec.gpu.capture import current, forbid
 from weft_exec.gpu.worker import Worker
-from weft_exec.resources.resources import Done
+from weft_exec.resources.resources import CompletionCallback
 
 
-class _Held:
+class _StreamReferences:
     """Objects that streams use, each with the event that ends its use."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Gpu:
             self.compute = cupy.cuda.Stream()
             self.copy_in = cupy.cuda.Stream()
             self.copy_out = cupy.cuda.Stream()
-        self._arriving = _Held()
+        self._arriving = _StreamReferences()
         self._sender = Worker(f"{self.name} out")
         self._receiver = Worker(f"{self.name} in")
 
@@ -91,7 +91,7 @@ class Gpu:
 
     # ------------------------------------------------------------------ copies in
 
-    def bring_in(self, value: Any) -> Any:
+    def copy_from_host(self, value: Any) -> Any:
         """Copy a value of the host to the GPU; the value may be changed after the return.
 
         Raises: ResourceExhaustedError: the value does not fit.
@@ -108,7 +108,7 @@ class Gpu:
 
         return self._land(value, fill, staged)
 
-    def bring_over(self, value: Any, source: Gpu) -> Any:
+    def copy_from_gpu(self, value: Any, source: Gpu) -> Any:
         """Copy an array of another GPU to this GPU.
 
         Raises: ResourceExhaustedError: the array does not fit.
@@ -117,20 +117,22 @@ class Gpu:
         if not value.size:
             return self._empty(value)
         with source.active():
-            whole = self.cupy.ascontiguousarray(value).reshape(value.shape)
+            contiguous = self.cupy.ascontiguousarray(value).reshape(value.shape)
             ready = source.compute.record(self._event())
         self.copy_in.wait_event(ready)
 
         def fill(landing: Any) -> None:
-            landing.data.copy_from_device_async(whole.data, whole.nbytes, stream=self.copy_in)
+            landing.data.copy_from_device_async(
+                contiguous.data, contiguous.nbytes, stream=self.copy_in
+            )
 
-        return self._land(whole, fill, whole)
+        return self._land(contiguous, fill, contiguous)
 
     def _empty(self, value: Any) -> Any:
         with self.active():
             return self.cupy.empty(value.shape, value.dtype)
 
-    def _land(self, value: Any, fill: Callable[[Any], None], *held: Any) -> Any:
+    def _land(self, value: Any, fill: Callable[[Any], None], *references: Any) -> Any:
         with self.active(self.copy_in):
             landing = self.cupy.empty(value.shape, value.dtype)
             fill(landing)
@@ -139,16 +141,16 @@ class Gpu:
             result = self.cupy.empty(value.shape, value.dtype)
             self.compute.wait_event(landed)
             self.cupy.copyto(result, landing)
-            taken = self.compute.record(self._event())
-        self._arriving.hold(taken, landing, *held)
+            event = self.compute.record(self._event())
+        self._arriving.hold(event, landing, *references)
         return result
 
-    def bring_in_aside(self, value: Any, done: Done) -> None:
+    def copy_in_async(self, value: Any, done: CompletionCallback) -> None:
         """Copy a value of the host to the GPU, and call `done` with it from a thread of the GPU."""
 
         def bring() -> None:
             try:
-                result = self.bring_in(value)
+                result = self.copy_from_host(value)
             except Exception as error:  # because the receiver must be notified
                 done.fail(error)
             else:
@@ -162,7 +164,7 @@ class Gpu:
         """Wait for a value of the GPU, and return a copy in the host's memory."""
         return self._begin(value)()
 
-    def take_out_aside(self, value: Any, done: Done) -> None:
+    def take_out_aside(self, value: Any, done: CompletionCallback) -> None:
         """Copy a value to the host's memory, and call `done` with it from a thread of the GPU."""
         finish = self._begin(value)
 
@@ -182,18 +184,18 @@ class Gpu:
         if not value.size:
             return lambda: np.empty(value.shape, value.dtype)
         with self.active():
-            whole = self.cupy.ascontiguousarray(value).reshape(value.shape)
+            contiguous = self.cupy.ascontiguousarray(value).reshape(value.shape)
             ready = self.compute.record(self._event())
         self.copy_out.wait_event(ready)
-        staged = self._pinned(whole.shape, whole.dtype)
+        staged = self._pinned(contiguous.shape, contiguous.dtype)
         with self.active(self.copy_out):
-            whole.get(stream=self.copy_out, out=staged, blocking=False)
+            contiguous.get(stream=self.copy_out, out=staged, blocking=False)
             over = self.copy_out.record(self._event(blocking=True))
 
         def finish() -> Any:
-            over.synchronize()  # until then, `whole` prevents in-place changes of the array
+            over.synchronize()  # until then, `contiguous` prevents in-place changes of the array
             # Pinned memory is scarce, so fetches receive a copy.
-            return np.array(staged)[()] if whole.shape == () else np.array(staged)
+            return np.array(staged)[()] if contiguous.shape == () else np.array(staged)
 
         return finish
 

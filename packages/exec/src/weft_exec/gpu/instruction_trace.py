@@ -15,8 +15,8 @@ from weft_exec.executor.linear import Compound, Instruction, Segment, Slots
 from weft_exec.executor.region import RegionCall
 from weft_exec.gpu.base_device import BaseGpuDevice
 from weft_exec.gpu.capture import current
-from weft_exec.gpu.residency import is_of_host, stays
-from weft_exec.gpu.shadows import state_in
+from weft_exec.gpu.residency import is_of_host, stays_on_host
+from weft_exec.gpu.shadows import variable_state
 from weft_exec.kernels.random_counters import needs_counters
 from weft_exec.resources.resources import VariableState
 from weft_graph.ir.node import Node
@@ -116,14 +116,16 @@ def _classify(
     if isinstance(function, Compound) and not is_region:
         return Kind.BREAK
     inputs = [*reads.values(), *_bound_variables(function)]
-    variables = list(filter(None, map(state_in, inputs)))
+    variables = list(filter(None, map(variable_state, inputs)))
     on_device = [state for state in variables if state.xp is device.xp]
     if not any(map(is_own, inputs)) and not on_device:
         return Kind.BREAK if is_region else Kind.HOST
-    others = [v for v in inputs if not is_own(v) and state_in(v) is None and v is not None]
-    if len(on_device) < len(variables) or not all(map(_is_small, others)):
+    other_values = [
+        v for v in inputs if not is_own(v) and variable_state(v) is None and v is not None
+    ]
+    if len(on_device) < len(variables) or not all(map(_is_small, other_values)):
         return Kind.BREAK
-    if not all(v is None or is_own(v) or state_in(v) in on_device for v in written):
+    if not all(v is None or is_own(v) or variable_state(v) in on_device for v in written):
         return Kind.BREAK
     if not is_region and (needs_counters(node) or (node.op_def.stateful and not variables)):
         return Kind.BREAK
@@ -140,4 +142,4 @@ def _is_small(value: Any) -> bool:
     """Return True if a host value is small enough to be part of a graph's conditions."""
     if not is_of_host(value) or value.dtype.hasobject:
         return False
-    return stays(value) or value.nbytes <= np.dtype(np.complex128).itemsize
+    return stays_on_host(value) or value.nbytes <= np.dtype(np.complex128).itemsize

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.gpu.base_device import BaseGpuDevice
-from weft_exec.gpu.residency import is_of_host, stays
+from weft_exec.gpu.residency import is_of_host, stays_on_host
 from weft_exec.kernels.registry import (
     ALL,
     KernelFactory,
@@ -33,31 +33,31 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 
-def launching(
+def launch_on_gpu(
     device: BaseGpuDevice, factory: KernelFactory, node: Node, host: Collection[str]
 ) -> KernelFunction:
     """Return a function that runs a node on a GPU, as the module docstring describes."""
     if tuple(host) == ALL:
         return _HostFallback(device, node)
     of_host = host_inputs(node, host)
-    data = [at for at in range(len(node.inputs)) if at not in of_host]
+    data = [input_index for input_index in range(len(node.inputs)) if input_index not in of_host]
     with device.active():
         work = factory(node, device)
     run = _launch(work, device, of_host, _results(node))
     entry = find_kernel(node, "CPU")
     if not data or entry is None or entry.asynchronous:
         return run
-    there = _HostFallback(device, node)
+    host_fallback = _HostFallback(device, node)
     if _has_handle(node):
-        return _by_variable(run, there)
+        return _dispatch_by_variable(run, host_fallback)
     if node.op_def.stateful:  # such as an op that draws from its own random stream
         return run
 
     def choose(*inputs: Any) -> Any:
-        for at in data:
-            if not (is_of_host(inputs[at]) and stays(inputs[at])):
+        for input_index in data:
+            if not (is_of_host(inputs[input_index]) and stays_on_host(inputs[input_index])):
                 return run(*inputs)
-        return there(*inputs)
+        return host_fallback(*inputs)
 
     return choose
 
@@ -92,24 +92,24 @@ def _launch(
     of_host: frozenset[int],
     results: Sequence[np.dtype[Any] | None],
 ) -> KernelFunction:
-    active, own, to_host = device.active, device.own, device.to_host
+    active, to_own, to_host = device.active, device.own, device.to_host
     single = results[0] if len(results) == 1 else None
 
     def run(*inputs: Any) -> Any:
         with active():
-            given = [to_host(v) if i in of_host else own(v) for i, v in enumerate(inputs)]
-            result = work(*given)
+            arguments = [to_host(v) if i in of_host else to_own(v) for i, v in enumerate(inputs)]
+            result = work(*arguments)
             if single is not None:
-                return settled(device, result, single)
+                return finalize_result(device, result, single)
             if isinstance(result, tuple | list):
                 pairs = zip(result, results, strict=True)
-                return tuple([settled(device, value, dtype) for value, dtype in pairs])
+                return tuple([finalize_result(device, value, dtype) for value, dtype in pairs])
             return result
 
     return run
 
 
-def settled(device: BaseGpuDevice, value: Any, dtype: np.dtype[Any] | None) -> Any:
+def finalize_result(device: BaseGpuDevice, value: Any, dtype: np.dtype[Any] | None) -> Any:
     """Return a result in its exact type, stored where values of its kind belong."""
     if dtype is None:
         return value
@@ -146,12 +146,12 @@ def _has_handle(node: Node) -> bool:
     return any(source.dtype.is_ref or source.dtype is dtypes.resource for source in node.inputs)
 
 
-def _by_variable(run: KernelFunction, there: KernelFunction) -> KernelFunction:
+def _dispatch_by_variable(run: KernelFunction, host_function: KernelFunction) -> KernelFunction:
     """Return a function that selects one of two by the location of the variable that is input 0."""
 
-    def choose(first: Any, *others: Any) -> Any:
+    def choose(first: Any, *other_inputs: Any) -> Any:
         state = first.resource if type(first) is ResourceHandle else first
         on_host = isinstance(state, VariableState) and state.xp is np
-        return there(first, *others) if on_host else run(first, *others)
+        return host_function(first, *other_inputs) if on_host else run(first, *other_inputs)
 
     return choose

@@ -25,7 +25,7 @@ _known: dict[tuple[int, int], Roofline] = {}
 """Cached limits by the number and identity of the GPU, because tests create several objects."""
 
 
-def fastest(device: BaseGpuDevice, launches: Sequence[Callable[[], Any]]) -> list[float]:
+def fastest_times(device: BaseGpuDevice, launches: Sequence[Callable[[], Any]]) -> list[float]:
     """Return the seconds of each launch in its fastest run, measured by events of the stream.
 
     The device must be active.
@@ -33,9 +33,9 @@ def fastest(device: BaseGpuDevice, launches: Sequence[Callable[[], Any]]) -> lis
     if not launches:
         return []
     cuda, least = device.xp.cuda, [float("inf")] * len(launches)
-    begun = time.perf_counter()
+    start_seconds = time.perf_counter()
     for run in range(_MOST_RUNS):
-        if run >= _RUNS and time.perf_counter() - begun > _SECONDS:
+        if run >= _RUNS and time.perf_counter() - start_seconds > _SECONDS:
             break
         events = [cuda.Event() for _ in range(len(launches) + 1)]
         events[0].record()
@@ -43,9 +43,11 @@ def fastest(device: BaseGpuDevice, launches: Sequence[Callable[[], Any]]) -> lis
             launch()
             event.record()
         events[-1].synchronize()
-        for at in range(len(launches)):
-            taken = cuda.get_elapsed_time(events[at], events[at + 1]) * 1e-3
-            least[at] = min(least[at], taken)
+        for launch_index in range(len(launches)):
+            milliseconds = (
+                cuda.get_elapsed_time(events[launch_index], events[launch_index + 1]) * 1e-3
+            )
+            least[launch_index] = min(least[launch_index], milliseconds)
     return least
 
 
@@ -64,10 +66,10 @@ def _roofline(device: BaseGpuDevice) -> Roofline:
     count = max(1, min(_COPIED, free // 8) // 4)
     with device.active():
         source, target = xp.zeros(count, np.float32), xp.empty(count, np.float32)
-        (seconds,) = fastest(device, [lambda: xp.copyto(target, source)])
+        (seconds,) = fastest_times(device, [lambda: xp.copyto(target, source)])
     single, double = peak(result)
-    said = f"{result.name}, bandwidth measured by a copy, operations by its clock"
-    return Roofline(2 * source.nbytes / max(seconds, 1e-9), single, double, said)
+    source_text = f"{result.name}, bandwidth measured by a copy, operations by its clock"
+    return Roofline(2 * source.nbytes / max(seconds, 1e-9), single, double, source_text)
 
 
 class Clock:
@@ -86,5 +88,5 @@ class Clock:
             ended = cuda.Event()
             ended.record()
             ended.synchronize()
-            taken: float = cuda.get_elapsed_time(self._begun, ended)
-            return round(taken * 1e6)
+            milliseconds: float = cuda.get_elapsed_time(self._begun, ended)
+            return round(milliseconds * 1e6)

@@ -54,8 +54,8 @@ class Cublas:
         self._handle = ctypes.c_void_p()
         self._call("cublasCreate_v2", ctypes.byref(self._handle))
         self._call("cublasSetStream_v2", self._handle, ctypes.c_void_p(stream.ptr))
-        place, size = ctypes.c_void_p(workspace.data.ptr), ctypes.c_size_t(workspace.nbytes)
-        self._call("cublasSetWorkspace_v2", self._handle, place, size)
+        pointer, size = ctypes.c_void_p(workspace.data.ptr), ctypes.c_size_t(workspace.nbytes)
+        self._call("cublasSetWorkspace_v2", self._handle, pointer, size)
 
     def close(self) -> None:
         """Destroy the handle."""
@@ -113,8 +113,8 @@ def _layout(x: Any) -> Layout | None:
 
 def _operand(layout: Layout, kind: int) -> list[Any]:
     array, _, line, matrix = layout
-    place = ctypes.c_void_p(array.data.ptr)
-    return [place, ctypes.c_int(kind), ctypes.c_int(line), ctypes.c_longlong(matrix)]
+    pointer = ctypes.c_void_p(array.data.ptr)
+    return [pointer, ctypes.c_int(kind), ctypes.c_int(line), ctypes.c_longlong(matrix)]
 
 
 def prepare(capture: Capture, device: BaseGpuDevice) -> None:
@@ -124,26 +124,26 @@ def prepare(capture: Capture, device: BaseGpuDevice) -> None:
     """
     large = device.properties.compute_capability >= (9, 0)
     workspace = device.xp.empty(_LARGE_WORKSPACE if large else _WORKSPACE, np.uint8)
-    made = Cublas(_loaded(), capture.stream, workspace)
-    capture.kept += [made, workspace]
-    capture.at_end.append(made.close)
+    library = Cublas(_load_library(), capture.stream, workspace)
+    capture.kept += [library, workspace]
+    capture.at_end.append(library.close)
 
 
 def _library_of(capture: Capture) -> Cublas:
-    for kept in capture.kept:
-        if isinstance(kept, Cublas):
-            return kept
+    for library in capture.kept:
+        if isinstance(library, Cublas):
+            return library
     raise NotCaptured("it computes a matrix product without a prepared cuBLAS handle")
 
 
 @cache
-def _loaded() -> Any:
+def _load_library() -> Any:
     return load()
 
 
 def forget() -> None:
     """Clear the cached library, for tests."""
-    _loaded.cache_clear()
+    _load_library.cache_clear()
 
 
 def matmul_of(device: BaseGpuDevice) -> Callable[..., Any]:
@@ -153,14 +153,14 @@ def matmul_of(device: BaseGpuDevice) -> Callable[..., Any]:
 
     def matmul(a: Any, b: Any, out: Any = None) -> Any:
         if current.capture is not None:
-            return _captured(current.capture, cupy, a, b, out)
+            return _capture_product(current.capture, cupy, a, b, out)
         current.products += 1
         return by_cupy(a, b) if out is None else by_cupy(a, b, out=out)
 
     return matmul
 
 
-def _captured(capture: Capture, cupy: Any, a: Any, b: Any, out: Any) -> Any:
+def _capture_product(capture: Capture, cupy: Any, a: Any, b: Any, out: Any) -> Any:
     """Add a matrix product to a graph.
 
     Raises: NotCaptured: the operands are not float32 or float64 matrices.
@@ -178,16 +178,16 @@ def _captured(capture: Capture, cupy: Any, a: Any, b: Any, out: Any) -> Any:
     if not depth or not out.flags.c_contiguous:
         raise NotCaptured("a matrix product with empty operands, or to an array that is not dense")
     count = math.prod(lead)
-    left, right = (_flat(cupy, x, lead, count) for x in (a, b))
+    left, right = (_to_3d(cupy, x, lead, count) for x in (a, b))
     _library_of(capture).multiply(left, right, out.reshape(count, rows, columns))
     return out
 
 
-def _flat(cupy: Any, x: Any, lead: tuple[int, ...], count: int) -> Any:
+def _to_3d(cupy: Any, x: Any, lead: tuple[int, ...], count: int) -> Any:
     """Return matrices as a 3-D array that cuBLAS can read, copied if necessary."""
     if x.ndim == 2:
         flat = cupy.lib.stride_tricks.as_strided(x, (count, *x.shape), (0, *x.strides))
-        return flat if _layout(flat) is not None else _flat(cupy, x.copy(), lead, count)
+        return flat if _layout(flat) is not None else _to_3d(cupy, x.copy(), lead, count)
     if x.shape[:-2] != lead:
         x = cupy.ascontiguousarray(cupy.broadcast_to(x, (*lead, *x.shape[-2:])))
     flat = x if x.ndim == 3 else cupy.ascontiguousarray(x).reshape(count, *x.shape[-2:])

@@ -61,29 +61,29 @@ def read_properties(cupy: Any, index: int) -> GpuProperties:
     )
 
 
-def peak(found: GpuProperties) -> tuple[float, float]:
+def peak(properties: GpuProperties) -> tuple[float, float]:
     """Return the float32 and float64 operations per second, counting a multiply-add as two."""
-    usual, capability = DEVICES["GPU"].flops, found.compute_capability
+    usual, capability = DEVICES["GPU"].flops, properties.compute_capability
     cores = _OTHER_CORES.get(capability) or _CORES.get(capability[0], 128)
-    single = 2.0 * found.multiprocessors * cores * found.clock or usual
+    single = 2.0 * properties.multiprocessors * cores * properties.clock or usual
     return single, single / (2 if capability in _FULL_DOUBLE else 32 if capability < (8, 6) else 64)
 
 
-def performance_of(found: GpuProperties) -> DevicePerformance:
+def performance_of(properties: GpuProperties) -> DevicePerformance:
     """Return the float32 operations and the bytes per second that kernels are expected to reach."""
     usual = DEVICES["GPU"]
-    flops = peak(found)[0] * _REACHED if found.clock else 0
-    bandwidth = 2.0 * found.memory_clock * found.bus / 8 * _REACHED
+    flops = peak(properties)[0] * _REACHED if properties.clock else 0
+    bandwidth = 2.0 * properties.memory_clock * properties.bus / 8 * _REACHED
     return DevicePerformance(flops or usual.flops, bandwidth or usual.bandwidth, _OVERHEAD)
 
 
-def link_to_host(found: GpuProperties) -> LinkPerformance:
+def link_to_host(properties: GpuProperties) -> LinkPerformance:
     """Return the link for the GPU's PCI Express generation.
 
     Pinned memory reaches most of its speed.
     """
     generation = {6: 1.0, 7: 1.0, 8: 2.0, 9: 4.0, 10: 4.0, 12: 4.0}
-    factor = generation.get(found.compute_capability[0], 1.0)
+    factor = generation.get(properties.compute_capability[0], 1.0)
     return LinkPerformance(1.2e10 * factor, SAME_PROCESS.latency)
 
 

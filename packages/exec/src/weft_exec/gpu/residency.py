@@ -23,7 +23,7 @@ def is_of_host(value: Any) -> bool:
     return isinstance(value, np.ndarray | np.generic)
 
 
-def stays(value: Any) -> bool:
+def stays_on_host(value: Any) -> bool:
     """Return True if a host value stays on the host instead of being copied to the GPU."""
     if not is_of_host(value):
         return True
@@ -32,6 +32,6 @@ def stays(value: Any) -> bool:
     return bool(value.dtype.kind in "biu" and value.nbytes <= STAYING_BYTES)
 
 
-def keeps_variables(dtype: DType) -> bool:
+def keeps_variables_on_host(dtype: DType) -> bool:
     """Return True if variables of a type are in the host's memory, such as counters and flags."""
     return bool(dtype.numpy.kind in "biu")

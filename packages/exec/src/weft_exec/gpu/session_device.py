@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from weft_exec.devices.device import KernelFactory, KernelFunction
 from weft_exec.gpu.base_device import BaseGpuDevice
-from weft_exec.gpu.compiled import GpuGenerator, launched
-from weft_exec.gpu.launch import launching
+from weft_exec.gpu.compiled import GpuGenerator, make_launcher
+from weft_exec.gpu.launch import launch_on_gpu
 from weft_exec.gpu.measure import Clock
 from weft_exec.gpu.products import matmul_of
-from weft_exec.gpu.step_graphs import graphed
+from weft_exec.gpu.step_graphs import replace_by_graphs
 
 if TYPE_CHECKING:
     from weft_exec.executor.linear import Segment
@@ -29,7 +29,7 @@ class GpuDevice(BaseGpuDevice):
 
         See `launch.py`.
         """
-        return launching(self, factory, node, host)
+        return launch_on_gpu(self, factory, node, host)
 
     @property
     def matmul(self) -> Callable[..., Any]:
@@ -42,7 +42,7 @@ class GpuDevice(BaseGpuDevice):
 
     def graphed(self, segment: Segment) -> None:
         """Replace the instructions of a segment by CUDA graphs, if that is safe and enabled."""
-        graphed(self, segment)
+        replace_by_graphs(self, segment)
 
     def code_generator(self, inner: DeviceCodeGenerator) -> CodeGenerator:
         """Return a code generator for functions over arrays of this GPU."""
@@ -50,4 +50,4 @@ class GpuDevice(BaseGpuDevice):
 
     def launched(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function of GPU values that calls a function over arrays of this GPU."""
-        return launched(self, function)
+        return make_launcher(self, function)

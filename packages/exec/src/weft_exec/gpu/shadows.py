@@ -9,7 +9,7 @@ from weft_exec.gpu.capture import NotCaptured, current
 from weft_exec.resources.resources import ResourceHandle, VariableState
 
 
-class Shadow(VariableState):
+class CapturedVariable(VariableState):
     """Stand-in for a variable during a capture, with the variable's memory but its own state.
 
     Attributes:
@@ -17,15 +17,17 @@ class Shadow(VariableState):
       changed: True if the capture changes the variable.
     """
 
-    def __init__(self, of: VariableState, array: Any, empty: Callable[..., Any]) -> None:
-        super().__init__(of.name, of.dtype, of.dims, of.container, of.xp, empty)
-        self.of = of
+    def __init__(self, variable: VariableState, array: Any, empty: Callable[..., Any]) -> None:
+        super().__init__(
+            variable.name, variable.dtype, variable.dims, variable.container, variable.xp, empty
+        )
+        self.of = variable
         self.changed = False
         self.place = array.data.ptr
         self.end = self.place + array.nbytes
         self.shape = array.shape
         self._memory = array.data
-        self._value = of.xp.ndarray(array.shape, array.dtype, self._memory)
+        self._value = variable.xp.ndarray(array.shape, array.dtype, self._memory)
 
     def assign(self, value: Any, validate_shape: bool = True) -> None:
         """Assign a value; see `VariableState`."""
@@ -51,7 +53,7 @@ class Shadow(VariableState):
         current.capture.note_change()
         self.changed = True
 
-    def holds(self, array: Any) -> bool:
+    def has_memory_of(self, array: Any) -> bool:
         """Return True if an array is in the memory of the variable."""
         return bool(self.place <= array.data.ptr < self.end)
 
@@ -67,13 +69,13 @@ class Shadow(VariableState):
             self.xp.copyto(self.xp.ndarray(self.shape, value.dtype, self._memory), value)
 
 
-def state_in(value: Any) -> VariableState | None:
+def variable_state(value: Any) -> VariableState | None:
     """Return the variable that a value is, or that it refers to."""
     if isinstance(value, ResourceHandle):
         value = value.resource
     return value if isinstance(value, VariableState) else None
 
 
-def leading_to(handle: ResourceHandle, state: VariableState) -> ResourceHandle:
+def make_handle_to(handle: ResourceHandle, state: VariableState) -> ResourceHandle:
     """Return a handle that refers to another variable."""
     return ResourceHandle(handle.device, handle.container, handle.name, state)

@@ -29,17 +29,17 @@ LEAST: Final = 2
 """Minimum number of instructions of a graph."""
 
 
-def graphed(device: BaseGpuDevice, segment: Segment) -> None:
+def replace_by_graphs(device: BaseGpuDevice, segment: Segment) -> None:
     """Replace the instructions of a segment and its loops by graphs if regions are compiled."""
-    if not device.in_graphs():
+    if not device.prefers_graphs():
         return
     for function, *_ in segment.instructions:
         if isinstance(function, Compound) and not isinstance(function, RegionCall):
             for inner in function.segments:
-                graphed(device, inner)
+                replace_by_graphs(device, inner)
     compiled = [f for f, *_ in segment.instructions if isinstance(f, RegionCall) and f.is_compiled]
     if compiled and len(segment.instructions) >= LEAST:
-        segment.become(StepGraph(device, segment.copy()))
+        segment.replace_with(StepGraph(device, segment.copy()))
 
 
 class StepGraph(Compound):
@@ -103,14 +103,14 @@ class StepGraph(Compound):
             raise
         self._cut()
 
-    def refuse(self, at: int, why: str) -> None:
+    def refuse(self, position: int, why: str) -> None:
         """Exclude an instruction from graphs, and log the reason."""
-        if at in self._refused:
+        if position in self._refused:
             return
-        node = self._inner.nodes[at]
+        node = self._inner.nodes[position]
         _log.info("%s is not part of CUDA graphs: %s", node.name, why)
         with self._lock:
-            self._refused[at] = why
+            self._refused[position] = why
             self._cut()
 
     # ------------------------------------------------------------------ cutting
@@ -118,40 +118,40 @@ class StepGraph(Compound):
     def _cut(self) -> None:
         """Divide the instructions into new pieces."""
         pieces: list[GraphPiece | Segment] = []
-        for is_run, run in _runs(self._traces, self._refused):
+        for is_run, run in _group_instructions(self._traces, self._refused):
             if is_run:
                 pieces.append(GraphPiece(self._device, self._inner, run, self.refuse))
             else:
-                pieces.append(_line(self._inner, run))
+                pieces.append(_make_segment(self._inner, run))
         self._pieces = pieces
         if self._stopped or not self._inner.instructions:  # closed meanwhile
             self.stop()
 
 
-def _runs(
+def _group_instructions(
     traces: Sequence[InstructionTrace], refused: dict[int, str]
 ) -> list[tuple[bool, list[InstructionTrace]]]:
     """Group consecutive instructions; the flag of a group is True if it becomes a graph."""
     groups: list[tuple[bool, list[InstructionTrace]]] = []
     for trace in traces:
-        inside = trace.kind is not Kind.BREAK and trace.position not in refused
-        if not groups or groups[-1][0] is not inside:
-            groups.append((inside, []))
+        is_captured = trace.kind is not Kind.BREAK and trace.position not in refused
+        if not groups or groups[-1][0] is not is_captured:
+            groups.append((is_captured, []))
         groups[-1][1].append(trace)
     worth = [
-        (inside and sum(trace.kind is Kind.DEVICE for trace in run) >= LEAST, run)
-        for inside, run in groups
+        (is_captured and sum(trace.kind is Kind.DEVICE for trace in run) >= LEAST, run)
+        for is_captured, run in groups
     ]
     joined: list[tuple[bool, list[InstructionTrace]]] = []
-    for inside, run in worth:
-        if joined and not inside and not joined[-1][0]:
+    for is_captured, run in worth:
+        if joined and not is_captured and not joined[-1][0]:
             joined[-1][1].extend(run)
         else:
-            joined.append((inside, run))
+            joined.append((is_captured, run))
     return joined
 
 
-def _line(inner: Segment, run: Sequence[InstructionTrace]) -> Segment:
+def _make_segment(inner: Segment, run: Sequence[InstructionTrace]) -> Segment:
     """Return some of the instructions as a segment."""
     return Segment(
         [inner.instructions[trace.position] for trace in run],

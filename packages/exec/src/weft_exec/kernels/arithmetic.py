@@ -46,21 +46,21 @@ def _add_n(node: Node, device: Device) -> KernelFunction:
         return _checked_pair(node, device)
     wide = np.dtype(np.float32) if dtype in NARROW else dtype.numpy
 
-    def run(first: Any, *others: Any) -> Any:
-        _check_shapes(first, others)
-        if not others:
+    def run(first: Any, *other_inputs: Any) -> Any:
+        _check_shapes(first, other_inputs)
+        if not other_inputs:
             return first.copy()
         result = new_array(device, first.shape, wide)
-        xp.add(first, others[0], out=result, dtype=wide)
-        for value in others[1:]:
+        xp.add(first, other_inputs[0], out=result, dtype=wide)
+        for value in other_inputs[1:]:
             xp.add(result, value, out=result, dtype=wide)
         return result if result.dtype == first.dtype else as_exact(result, first.dtype, device)
 
     return run
 
 
-def _add_scalars(first: Any, *others: Any) -> Any:
-    for value in others:
+def _add_scalars(first: Any, *other_inputs: Any) -> Any:
+    for value in other_inputs:
         first = first + value
     return first
 
@@ -76,8 +76,8 @@ def _checked_pair(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-def _check_shapes(first: Any, others: tuple[Any, ...]) -> None:
-    for value in others:
+def _check_shapes(first: Any, other_inputs: tuple[Any, ...]) -> None:
+    for value in other_inputs:
         if value.shape != first.shape:
             raise errors.InvalidArgumentError(
                 f"the tensors must have the same shape, got {list(first.shape)} and "

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 
-def sizes_of(vector: Any) -> tuple[int, ...]:
+def to_sizes(vector: Any) -> tuple[int, ...]:
     """Return a vector of integers as a tuple."""
     return tuple(vector.tolist())
 
@@ -63,7 +63,7 @@ def _with_default(node: Node, device: Device) -> KernelFunction:
 # ------------------------------------------------------------------- tensors of one value
 
 
-def filled(device: Device, shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> Any:
+def fill_tensor(device: Device, shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> Any:
     """Return a tensor that is filled with one value.
 
     A NumPy scalar for rank 0 if its type has one.
@@ -80,14 +80,14 @@ def _fill(node: Node, device: Device) -> KernelFunction:
     dtype = node.outputs[0].dtype.numpy
 
     def run(dims: Any, value: Any) -> Any:
-        shape = sizes_of(dims)
+        shape = to_sizes(dims)
         if any(size < 0 for size in shape):
             raise errors.InvalidArgumentError(f"sizes must be at least 0, got {list(shape)}")
         if getattr(value, "ndim", 0):  # of any device; text may be plain bytes
             raise errors.InvalidArgumentError(
                 f"value must be a scalar, got shape {list(value.shape)}"
             )
-        return filled(device, shape, value, dtype)
+        return fill_tensor(device, shape, value, dtype)
 
     return run
 
@@ -99,6 +99,6 @@ def _like(node: Node, device: Device) -> KernelFunction:
     value = b"" if dtype.kind == "O" else dtype.type(number)
 
     def run(x: Any) -> Any:
-        return filled(device, x.shape, value, dtype)
+        return fill_tensor(device, x.shape, value, dtype)
 
     return run

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft_exec.kernels.common import Array
-from weft_exec.kernels.special import blocked, chebyshev
+from weft_exec.kernels.special import apply_in_blocks, chebyshev
 from weft_tensor.expansions import I0E_LARGE, I0E_SMALL, I1E_LARGE, I1E_SMALL
 
 
@@ -27,13 +27,13 @@ def _scaled(x: Array, small: Sequence[float], large: Sequence[float]) -> Any:
     return np.where(size > 8, far, near)
 
 
-@blocked
+@apply_in_blocks
 def i0e(x: Array) -> Any:
     """Compute exp(-|x|) times the modified Bessel function of order 0."""
     return _scaled(x, I0E_SMALL, I0E_LARGE)
 
 
-@blocked
+@apply_in_blocks
 def i1e(x: Array) -> Any:
     """Compute exp(-|x|) times the modified Bessel function of order 1, which is odd."""
     value = _scaled(x, I1E_SMALL, I1E_LARGE)

@@ -28,17 +28,17 @@ _ORDER: Final = {"LSTMBlockCell": "icfo", "BlockLSTM": "icfo", "BlockLSTMV2": "i
 """Order of the gates in the columns; c is the cell input."""
 
 
-def _widened(values: Sequence[Array], narrow: bool) -> Sequence[Array]:
+def _widen_inputs(values: Sequence[Array], narrow: bool) -> Sequence[Array]:
     return [value.astype(np.float32) for value in values] if narrow else values
 
 
-def _narrowed(values: Sequence[Array], node: Node) -> tuple[Array, ...]:
+def _narrow_outputs(values: Sequence[Array], node: Node) -> tuple[Array, ...]:
     dtype = node.outputs[0].dtype
     return tuple([v.astype(dtype.numpy) for v in values] if dtype in NARROW else values)
 
 
-def _refuse_unless(fits: bool, node: Node, values: Sequence[Array]) -> None:
-    if not fits:
+def _require(condition: bool, node: Node, values: Sequence[Array]) -> None:
+    if not condition:
         shapes = [format_dims(np.shape(value)) for value in values]
         names = [arg.name for arg in node.op_def.inputs]
         actual = ", ".join(f"{name} {dims}" for name, dims in zip(names, shapes, strict=True))
@@ -55,7 +55,7 @@ class _Steps:
 
     Args:
       xp: the array module.
-      weights: the weights of the state, (width, 4 * width), in the order of `_arranged`.
+      weights: the weights of the state, (width, 4 * width), in the order of `_reorder_gates`.
       peepholes: wci, wcf and wco, or empty.
       clip: the bound of the cell; not clipped unless positive.
       outputs: arrays for i, cs, f, o, ci, co and h of each step.
@@ -71,8 +71,8 @@ class _Steps:
         self.space = xp.empty((batch, 4 * width), dtype)
         self.scratch = xp.empty((batch, width), dtype)
         self.wco = peepholes[2] if peepholes else None
-        seen = 2 * width if peepholes else 3 * width  # by gates that ignore the new cell
-        self.first = self.space[..., :seen]
+        peephole_width = 2 * width if peepholes else 3 * width  # by gates that ignore the new cell
+        self.first = self.space[..., :peephole_width]
         self.parts = [self.space[..., k * width : (k + 1) * width] for k in range(4)]
         self.peepholes = list(zip(self.parts, peepholes[:2], strict=False))
 
@@ -81,7 +81,7 @@ class _Steps:
 
         Args:
           index: the number of the step.
-          gates: the contribution of input and bias to the gates, in the order of `_arranged`.
+          gates: the contribution of input and bias to the gates, in the order of `_reorder_gates`.
           cs, h: the states; h is None if `gates` includes its contribution.
         """
         xp, space, scratch = self.xp, self.space, self.scratch
@@ -118,7 +118,7 @@ class _Steps:
         return new, output_value
 
 
-def _arranged(xp: Any, columns: Array, order: str) -> Array:
+def _reorder_gates(xp: Any, columns: Array, order: str) -> Array:
     """Return the columns of four gates in the order -i, -f, -o, c.
 
     Negated arguments save work in sigmoids.
@@ -145,7 +145,7 @@ def _add_forget_bias(bias: Array, amount: float, order: str) -> Array:
     return result
 
 
-def _lstm_fits(x: Array, cs: Array, h: Array, w: Array, vectors: Sequence[Array]) -> bool:
+def _has_lstm_shapes(x: Array, cs: Array, h: Array, w: Array, vectors: Sequence[Array]) -> bool:
     if x.ndim != 3 or h.ndim != 2:
         return False
     (_, batch, depth), width = x.shape, h.shape[1]
@@ -180,15 +180,15 @@ def _lstm(node: Node, device: Device) -> KernelFunction:
     layer = len(node.inputs) == 9
 
     def run(*array: Array) -> tuple[Array, ...]:
-        x, cs, h, w, *vectors = _widened(array[-8:], narrow)
+        x, cs, h, w, *vectors = _widen_inputs(array[-8:], narrow)
         x = x if layer else x[None]
-        _refuse_unless(_lstm_fits(x, cs, h, w, vectors), node, array)
+        _require(_has_lstm_shapes(x, cs, h, w, vectors), node, array)
         (num_steps, batch, depth), width = x.shape, h.shape[1]
         count = _number_of_steps(node, array[0], num_steps) if layer else 1
         outputs = [new_array(device, (num_steps, batch, width), x.dtype) for _ in range(7)]
         bias = _add_forget_bias(vectors[3], forget, order)
         if layer:
-            w, bias = _arranged(xp, w, order), _arranged(xp, bias, order)
+            w, bias = _reorder_gates(xp, w, order), _reorder_gates(xp, bias, order)
         steps = _Steps(xp, w[depth:], vectors[:3] if peephole else (), clip, outputs)
         if layer:
             gates = new_array(device, (count * batch, 4 * width), x.dtype)
@@ -198,10 +198,10 @@ def _lstm(node: Node, device: Device) -> KernelFunction:
                 cs, h = steps.step(index, gates[index], cs, h)
         else:  # too few rows: arranging the weights would take longer than the product
             product = xp.matmul(xp.concatenate([x[0], h], 1), w)
-            steps.step(0, _arranged(xp, xp.add(product, bias, out=product), order), cs, None)
+            steps.step(0, _reorder_gates(xp, xp.add(product, bias, out=product), order), cs, None)
         for output in outputs:
             output[count:] = 0
-        return _narrowed(outputs if layer else [output[0] for output in outputs], node)
+        return _narrow_outputs(outputs if layer else [output[0] for output in outputs], node)
 
     return run
 
@@ -269,15 +269,15 @@ class _Backward:
             if transposed is not None:
                 xp.dot(rows[index], transposed, out=h)
 
-    def by_peepholes(self) -> list[Array]:
+    def peephole_gradients(self) -> list[Array]:
         """Return the gradients of the peephole weights wci, wcf and wco."""
         xp, gates, cs = self.xp, self.gates, self.values[1]
         if not self.peepholes:
             return [xp.zeros(cs.shape[2:], cs.dtype) for _ in range(3)]
-        seen = {"i": self.before, "f": self.before, "o": cs}
+        cells = {"i": self.before, "f": self.before, "o": cs}
         return [
             (gates[:, :, self.order.index(gate)] * value).sum((0, 1))
-            for gate, value in seen.items()
+            for gate, value in cells.items()
         ]
 
 
@@ -286,8 +286,8 @@ def _previous_states(xp: Any, first: Array, values: Array) -> Array:
     return xp.concatenate([first[None], values])[: len(values)]
 
 
-def _checked_values(node: Node, arrays: Sequence[Array], begin: int, shape: Any) -> None:
-    _refuse_unless(all(value.shape == shape for value in arrays[begin:]), node, arrays)
+def _check_values(node: Node, arrays: Sequence[Array], begin: int, shape: Any) -> None:
+    _require(all(value.shape == shape for value in arrays[begin:]), node, arrays)
 
 
 @kernel("LSTMBlockCellGrad", device=ARRAY_DEVICE, heavy=True)
@@ -296,14 +296,14 @@ def _lstm_cell_grad(node: Node, device: Device) -> KernelFunction:
     narrow = node.outputs[0].dtype in NARROW
 
     def run(*array: Array) -> tuple[Array, ...]:
-        x, cs, h, w, *vectors = _widened(array[:8], narrow)
-        _refuse_unless(_lstm_fits(x[None], cs, h, w, vectors), node, array)
-        _checked_values(node, array, 8, h.shape)
-        *values, cs_grad, h_grad = [value[None] for value in _widened(array[8:], narrow)]
+        x, cs, h, w, *vectors = _widen_inputs(array[:8], narrow)
+        _require(_has_lstm_shapes(x[None], cs, h, w, vectors), node, array)
+        _check_values(node, array, 8, h.shape)
+        *values, cs_grad, h_grad = [value[None] for value in _widen_inputs(array[8:], narrow)]
         back = _Backward(xp, order, values, cs[None], vectors[:3] if peephole else ())
         back.run(cs_grad, h_grad, None)
         gates = back.gates.reshape(h.shape[0], 4 * h.shape[1])
-        return _narrowed([back.cs, gates, *back.by_peepholes()], node)
+        return _narrow_outputs([back.cs, gates, *back.peephole_gradients()], node)
 
     return run
 
@@ -314,12 +314,12 @@ def _lstm_grad(node: Node, device: Device) -> KernelFunction:
     xp, peephole, narrow = device.xp, node.attrs["use_peephole"], node.outputs[0].dtype in NARROW
 
     def run(*array: Array) -> tuple[Array, ...]:
-        x, cs, h, w, *vectors = _widened(array[1:9], narrow)
-        _refuse_unless(_lstm_fits(x, cs, h, w, vectors), node, array)
+        x, cs, h, w, *vectors = _widen_inputs(array[1:9], narrow)
+        _require(_has_lstm_shapes(x, cs, h, w, vectors), node, array)
         (num_steps, batch, depth), width = x.shape, h.shape[1]
-        _checked_values(node, array, 9, (num_steps, batch, width))
+        _check_values(node, array, 9, (num_steps, batch, width))
         count = _number_of_steps(node, array[0], num_steps)
-        cut = _widened([value[:count] for value in array[9:]], narrow)
+        cut = _widen_inputs([value[:count] for value in array[9:]], narrow)
         *values, hidden, cs_grad, h_grad = cut
         back = _Backward(
             xp, order, values, _previous_states(xp, cs, values[1]), vectors[:3] if peephole else ()
@@ -333,8 +333,8 @@ def _lstm_grad(node: Node, device: Device) -> KernelFunction:
         xp.matmul(x[:count].reshape(count * batch, depth).T, rows, out=w_grad[:depth])
         states = _previous_states(xp, h, hidden).reshape(count * batch, width)
         xp.matmul(states.T, rows, out=w_grad[depth:])
-        by_vectors = [*back.by_peepholes(), rows.sum(0)]
-        return _narrowed([x_grad, back.cs, back.h, w_grad, *by_vectors], node)
+        by_vectors = [*back.peephole_gradients(), rows.sum(0)]
+        return _narrow_outputs([x_grad, back.cs, back.h, w_grad, *by_vectors], node)
 
     return run
 
@@ -351,7 +351,7 @@ def _sigmoid(xp: Any, x: Array) -> Array:
     return xp.divide(one, x, out=x)
 
 
-def _gru_fits(x: Array, h: Array, w_ru: Array, w_c: Array, b_ru: Array, b_c: Array) -> bool:
+def _has_gru_shapes(x: Array, h: Array, w_ru: Array, w_c: Array, b_ru: Array, b_c: Array) -> bool:
     if x.ndim != 2 or h.ndim != 2:
         return False
     rows, width = x.shape[1] + h.shape[1], h.shape[1]
@@ -369,8 +369,8 @@ def _gru(node: Node, device: Device) -> KernelFunction:
     xp, narrow = device.xp, node.outputs[0].dtype in NARROW
 
     def run(*array: Array) -> tuple[Array, ...]:
-        x, h, w_ru, w_c, b_ru, b_c = values = _widened(array, narrow)
-        _refuse_unless(_gru_fits(*values), node, array)
+        x, h, w_ru, w_c, b_ru, b_c = values = _widen_inputs(array, narrow)
+        _require(_has_gru_shapes(*values), node, array)
         depth, width = x.shape[1], h.shape[1]
         both = xp.concatenate([x, h], 1)
         gates = xp.matmul(both, w_ru)
@@ -381,7 +381,7 @@ def _gru(node: Node, device: Device) -> KernelFunction:
         c = xp.tanh(xp.add(c, b_c, out=c), out=c)
         new = h - c
         xp.multiply(new, u, out=new)
-        return _narrowed([r, u, c, xp.add(new, c, out=new)], node)
+        return _narrow_outputs([r, u, c, xp.add(new, c, out=new)], node)
 
     return run
 
@@ -391,9 +391,9 @@ def _gru_grad(node: Node, device: Device) -> KernelFunction:
     xp, narrow = device.xp, node.outputs[0].dtype in NARROW
 
     def run(*array: Array) -> tuple[Array, ...]:
-        values = _widened(array, narrow)
-        _refuse_unless(_gru_fits(*values[:6]), node, array)
-        _checked_values(node, array, 6, array[1].shape)
+        values = _widen_inputs(array, narrow)
+        _require(_has_gru_shapes(*values[:6]), node, array)
+        _check_values(node, array, 6, array[1].shape)
         x, h, w_ru, w_c, _, _, r, u, c, d_h = values
         depth, width = x.shape[1], h.shape[1]
         one = xp.ones((), h.dtype)
@@ -406,6 +406,6 @@ def _gru_grad(node: Node, device: Device) -> KernelFunction:
         outer = xp.matmul(d_gates, w_ru.T)
         d_x = inner[:, :depth] + outer[:, :depth]
         d_prev = d_h * u + reset * r + outer[:, depth:]
-        return _narrowed([d_x, d_prev, d_c, d_gates], node)
+        return _narrow_outputs([d_x, d_prev, d_c, d_gates], node)
 
     return run

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.kernels.array import sizes_of
+from weft_exec.kernels.array import to_sizes
 from weft_exec.kernels.common import LARGE
 from weft_exec.kernels.registry import ALL, ARRAY_DEVICE, KernelFunction, kernel
 from weft_graph.ops.array_values import repeated_axes
@@ -24,7 +24,7 @@ def _broadcast_to(node: Node, device: Device) -> KernelFunction:
     xp = device.xp
 
     def run(x: Any, shape: Any) -> Any:
-        target = sizes_of(shape)
+        target = to_sizes(shape)
         if x.shape == target:
             return x
         try:
@@ -47,7 +47,7 @@ def _broadcast_args(node: Node, device: Device) -> KernelFunction:
     dtype = node.outputs[0].dtype.numpy
 
     def run(a: Any, b: Any) -> Any:
-        return np.array(_broadcast(sizes_of(a), sizes_of(b)), dtype)
+        return np.array(_broadcast(to_sizes(a), to_sizes(b)), dtype)
 
     return run
 
@@ -68,13 +68,13 @@ def _broadcast_gradient_args(node: Node, device: Device) -> KernelFunction:
 
     def run(a: Any, b: Any) -> tuple[Any, Any]:
         nonlocal last
-        known_a, known_b, known, result = last
+        known_a, known_b, known_result, result = last
         # Shape returns one array for each shape; a fed array may have changed meanwhile.
         if a is known_a and b is known_b and not (a.flags.writeable or b.flags.writeable):
             return result  # type: ignore[no-any-return]  # because `last` has no types
         shapes = (a.tobytes(), b.tobytes())  # which rarely change from step to step
-        if shapes != known:
-            sizes = sizes_of(a), sizes_of(b)
+        if shapes != known_result:
+            sizes = to_sizes(a), to_sizes(b)
             full_shape = _broadcast(*sizes)
             first, second = [np.array(repeated_axes(shape, full_shape), dtype) for shape in sizes]
             result = (first, second)

@@ -11,10 +11,10 @@ import numpy as np
 from weft_exec.kernels import philox
 from weft_exec.kernels.random import stream_of
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.resources.file_access import check_path, opener
+from weft_exec.resources.file_access import check_path, open_checked
 from weft_exec.resources.resources import Resource
 from weft_tensor import errors
-from weft_tensor.os_errors import reported
+from weft_tensor.os_errors import convert_os_errors
 
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device
@@ -72,8 +72,8 @@ class _Weighted(_Distribution):
         return np.asarray(np.minimum(result, len(self._sums) - 1), np.int64)
 
     def probability(self, classes: Array) -> Array:
-        inside = (classes >= 0) & (classes < len(self._weights))
-        return np.where(inside, self._weights[np.where(inside, classes, 0)], 0.0)
+        is_inside = (classes >= 0) & (classes < len(self._weights))
+        return np.where(is_inside, self._weights[np.where(is_inside, classes, 0)], 0.0)
 
 
 def _sample_classes(words: philox.Words, count: int, unique: bool, source: _Distribution) -> Any:
@@ -135,7 +135,7 @@ def _make_plain(node: Node, device: Device) -> KernelFunction:
 @kernel("FixedUnigramCandidateSampler")
 def _make_fixed(node: Node, device: Device) -> KernelFunction:
     attrs = node.attrs
-    counts = list(attrs["unigrams"]) or _counts_of(attrs["vocab_file"])
+    counts = list(attrs["unigrams"]) or _read_counts(attrs["vocab_file"])
     full = [0.0] * attrs["num_reserved_ids"] + counts
     limit = attrs["range_max"]
     if len(full) != limit:
@@ -156,10 +156,10 @@ def _make_fixed(node: Node, device: Device) -> KernelFunction:
     return _sampler(node, device, lambda _: source)
 
 
-def _counts_of(file: str) -> list[float]:
+def _read_counts(file: str) -> list[float]:
     """Return the last column of a CSV file."""
     check_path(file)
-    with reported("reading vocab_file", file), open(file, opener=opener) as text:
+    with convert_os_errors("reading vocab_file", file), open(file, opener=open_checked) as text:
         lines = text.read().splitlines()
     try:
         return [float(line.rsplit(",", 1)[-1]) for line in lines if line.strip()]
@@ -169,7 +169,7 @@ def _counts_of(file: str) -> list[float]:
         ) from cause
 
 
-class _Learned(Resource):
+class _LearnedDistribution(Resource):
     """The number of occurrences of each class among the true classes of earlier steps."""
 
     kind = "learned class counts"
@@ -199,8 +199,10 @@ class _Learned(Resource):
 @kernel("LearnedUnigramCandidateSampler")
 def _make_learned(node: Node, device: Device) -> KernelFunction:
     name, limit = f"_learned/{node.name}", node.attrs["range_max"]
-    own = device.resources.own
-    learned = own.lookup_or_create("", name, _Learned, lambda: _Learned(name, limit))
+    own_resources = device.resources.own
+    learned = own_resources.lookup_or_create(
+        "", name, _LearnedDistribution, lambda: _LearnedDistribution(name, limit)
+    )
     return _sampler(node, device, learned.learn)
 
 
@@ -223,8 +225,8 @@ _TABLE: Final = 1 << 16
 def _hits(true_classes: Array, sampled: Array) -> tuple[Array, Array]:
     """Return the rows of true classes and the positions of equal candidates, in order."""
     if true_classes.size * sampled.size <= _TABLE:
-        rows, _, places = np.nonzero(true_classes[:, :, None] == sampled)
-        return rows, places
+        rows, _, columns = np.nonzero(true_classes[:, :, None] == sampled)
+        return rows, columns
     order = np.argsort(sampled, kind="stable")
     flat, ordered = true_classes.reshape(-1), sampled[order]
     first = np.searchsorted(ordered, flat, "left")
@@ -237,8 +239,8 @@ def _hits(true_classes: Array, sampled: Array) -> tuple[Array, Array]:
 @kernel("ComputeAccidentalHits")
 def _make_hits(node: Node, device: Device) -> KernelFunction:
     def run(true_classes: Any, sampled: Any) -> Any:
-        rows, places = _hits(true_classes, sampled)
+        rows, columns = _hits(true_classes, sampled)
         weights = np.full(len(rows), -np.finfo(np.float32).max, np.float32)
-        return rows.astype(np.int32), places.astype(np.int64), weights
+        return rows.astype(np.int32), columns.astype(np.int64), weights
 
     return run

@@ -40,7 +40,7 @@ def static_bytes(output: Output) -> int | None:
     return None if count is None else count * output.dtype.numpy.itemsize
 
 
-def pooled(value: Any, device: Device) -> Any:
+def copy_to_pool(value: Any, device: Device) -> Any:
     """Copy a large temporary to the CPU's pool; return any other value itself.
 
     This is for NumPy functions without an argument `out`. Later steps reuse the block, and the
@@ -123,7 +123,7 @@ def binary(function: Function, scalar: Function | None = None) -> KernelFactory:
             if x.size <= limit and y.size <= limit and not _exceeds(shape, limit):
                 return function(x, y)
             if y.ndim == 1 and 1 < y.size < SHORT_ROW and x.shape == shape:
-                return over_rows(function, x, y, empty(shape, dtype))
+                return map_rows(function, x, y, empty(shape, dtype))
             return function(x, y, out=empty(shape, dtype))
 
         return run
@@ -136,7 +136,7 @@ _FOLDED: Final = 512
 """Minimum length of a row after short rows are folded side by side; NumPy loops over rows."""
 
 
-def over_rows(function: Function, x: Array, row: Array, out: Array) -> Array:
+def map_rows(function: Function, x: Array, row: Array, out: Array) -> Array:
     """Compute `function(x, row, out=out)` for each row of `x`, where `out` has the shape of `x`.
 
     NumPy's inner loop is one row long, so short rows are folded side by side to longer ones.
@@ -148,12 +148,14 @@ def over_rows(function: Function, x: Array, row: Array, out: Array) -> Array:
     wide = np.empty((fold, width), row.dtype)
     wide[...] = row
     full_count = rows // fold * fold * width
-    flat, into = x.reshape(-1), out.reshape(-1)
+    flat, flat_out = x.reshape(-1), out.reshape(-1)
     shape = (-1, fold * width)
     function(
-        flat[:full_count].reshape(shape), wide.reshape(-1), out=into[:full_count].reshape(shape)
+        flat[:full_count].reshape(shape), wide.reshape(-1), out=flat_out[:full_count].reshape(shape)
     )
-    function(flat[full_count:].reshape(-1, width), row, out=into[full_count:].reshape(-1, width))
+    function(
+        flat[full_count:].reshape(-1, width), row, out=flat_out[full_count:].reshape(-1, width)
+    )
     return out
 
 
@@ -187,7 +189,7 @@ _BLOCK: Final = 1 << 14
 """Number of elements that are selected together, so that the masks stay in the cache."""
 
 
-def chosen(condition: Any, t: Any, e: Any, shape: tuple[int, ...], device: Device) -> Any:
+def select_where(condition: Any, t: Any, e: Any, shape: tuple[int, ...], device: Device) -> Any:
     """Compute `np.where(condition, t, e)`, which has the shape `shape`; in the pool if it is large.
 
     `t` and `e` have the same type. Elements are selected by bit masks, because branches take ten
@@ -223,8 +225,8 @@ def choose_into(condition: Array, t: Any, e: Any, out: Array) -> None:
     flat = [operand.reshape(-1) if operand.ndim else operand for operand in (*operands, target)]
     for start in range(0, out.size, _BLOCK):
         part = slice(start, start + _BLOCK)
-        mask, ones, others, into = [item[part] if item.ndim else item for item in flat]
-        _choose_bits(mask, ones, others, into)
+        mask, true_values, false_values, into = [item[part] if item.ndim else item for item in flat]
+        _choose_bits(mask, true_values, false_values, into)
 
 
 def _choose_bits(condition: Array, t: Any, e: Any, out: Array) -> None:
@@ -248,7 +250,7 @@ def _copy_chosen(condition: Any, t: Any, e: Any, out: Array) -> None:
     np.copyto(out, t, where=condition)
 
 
-def with_sign_of(number: float, x: Any) -> Any:
+def copy_sign(number: float, x: Any) -> Any:
     """Compute `np.copysign(number, x)` for a positive number by bits, in half the time."""
     word = _WORDS[x.dtype.itemsize].type
     bits = x.view(word) & word(np.iinfo(word).min)
@@ -268,12 +270,12 @@ def as_exact(value: Any, dtype: np.dtype[Any], device: Device) -> Any:
     return result
 
 
-def wide(dtype: DType) -> np.dtype[Any]:
+def accumulation_dtype(dtype: DType) -> np.dtype[Any]:
     """Return the type in which sums and products of `dtype` are accumulated."""
     return dtypes.float32.numpy if dtype in NARROW else dtype.numpy
 
 
-def widened(value: Any) -> Any:
+def widen_value(value: Any) -> Any:
     """Convert a float16 or bfloat16 value to float32; return any other value unchanged."""
     if value.dtype.itemsize == 2 and (value.dtype.kind == "f" or value.dtype == _BFLOAT16):
         return value.astype(np.float32)

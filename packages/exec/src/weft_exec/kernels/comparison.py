@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.kernels.common import broadcast_shape, chosen
+from weft_exec.kernels.common import broadcast_shape, select_where
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_tensor import errors
 
@@ -38,7 +38,7 @@ def _select(node: Node, device: Device) -> KernelFunction:
             condition = condition.reshape(-1, *(1,) * (t.ndim - 1))
         if xp is not np:  # to look at the condition would be to wait for the device
             return xp.where(condition, t, e)
-        return chosen(condition, t, e, t.shape, device)
+        return select_where(condition, t, e, t.shape, device)
 
     return run
 
@@ -55,6 +55,6 @@ def _select_v2(node: Node, device: Device) -> KernelFunction:
         shape = t.shape if t.shape == e.shape else broadcast_shape(t, e)
         if condition.shape != shape:
             shape = np.broadcast_shapes(condition.shape, shape)
-        return chosen(condition, t, e, shape, device)
+        return select_where(condition, t, e, shape, device)
 
     return run

@@ -70,7 +70,7 @@ class StepContext:
             self.cancellation.register(rendezvous.abort)
         return rendezvous
 
-    def at_end(self, callback: Callable[[], None]) -> int:
+    def add_end_callback(self, callback: Callable[[], None]) -> int:
         """Call `callback()` when the step has ended, with or without an error.
 
         If the step has already ended, `callback` is called immediately. It may run on any thread.
@@ -85,7 +85,7 @@ class StepContext:
         return token
 
     def forget(self, token: int) -> None:
-        """Remove a callback of `at_end`, unless it has been called or is about to be."""
+        """Remove a callback of `add_end_callback`, unless it has been called or is about to be."""
         self._end_callbacks.pop(token, None)
 
     def end(self) -> None:

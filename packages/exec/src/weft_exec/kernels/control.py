@@ -14,7 +14,7 @@ import numpy as np
 
 from weft_exec.kernels.printing import summarize
 from weft_exec.kernels.registry import ANY_DEVICE, KernelFunction, kernel
-from weft_exec.resources.file_access import check_path, opener
+from weft_exec.resources.file_access import check_path, open_checked
 from weft_exec.resources.resources import Resource
 from weft_graph.ops.control import py_function_of
 from weft_tensor import errors
@@ -66,7 +66,7 @@ def _timestamp(node: Node, device: Device) -> KernelFunction:
 # --------------------------------------------------------------------------------- printing
 
 
-class _Count(Resource):
+class _PrintCount(Resource):
     """Counts how often a Print has printed, over all steps and signatures of a session."""
 
     kind = "print counter"
@@ -84,7 +84,9 @@ def _print(node: Node, device: Device) -> KernelFunction:
     name = f"{node.name}/count"
     count = None
     if first >= 0:
-        count = device.resources.own.lookup_or_create("", name, _Count, lambda: _Count(name))
+        count = device.resources.own.lookup_or_create(
+            "", name, _PrintCount, lambda: _PrintCount(name)
+        )
 
     def run(x: Any, *data: Any) -> Any:
         if count is None or count.next() < first:
@@ -132,7 +134,7 @@ def _write(stream: Any, text: str) -> None:
 
 
 def _append(path: str, text: str) -> None:
-    with open(path, "a", encoding="utf-8", opener=opener) as file:
+    with open(path, "a", encoding="utf-8", opener=open_checked) as file:
         file.write(text)
 
 
@@ -151,11 +153,11 @@ def _py_func(node: Node, device: Device) -> KernelFunction:
 
     def run(*inputs: Any) -> Any:
         try:
-            result = function(*[_for_python(value) for value in inputs])
+            result = function(*[_to_python(value) for value in inputs])
         except errors.OpError:
             raise
         except Exception as error:  # because a user's function may raise anything
-            raise _wrapped(error) from error
+            raise _wrap_exception(error) from error
         if not types:
             return None
         values = list(result) if isinstance(result, list | tuple) else [result]
@@ -174,7 +176,7 @@ def _py_func(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-def _for_python(value: Any) -> Any:
+def _to_python(value: Any) -> Any:
     """Convert an input for a Python function: arrays are read-only, scalar strings are bytes."""
     if not isinstance(value, np.ndarray):
         return value
@@ -234,10 +236,10 @@ _CLASSES: tuple[tuple[type[BaseException], type[errors.OpError]], ...] = (
 )
 
 
-def _wrapped(error: Exception) -> errors.OpError:
+def _wrap_exception(error: Exception) -> errors.OpError:
     """Wrap a user's exception in an OpError that shows where it was raised."""
-    place = "".join(traceback.format_exception(error)).rstrip()
+    trace_text = "".join(traceback.format_exception(error)).rstrip()
     for caught, raised in _CLASSES:
         if isinstance(error, caught):
-            return raised(f"{type(error).__name__}: {error}\n{place}")
-    return errors.UnknownError(f"{type(error).__name__}: {error}\n{place}")
+            return raised(f"{type(error).__name__}: {error}\n{trace_text}")
+    return errors.UnknownError(f"{type(error).__name__}: {error}\n{trace_text}")

@@ -20,22 +20,22 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from weft_exec.kernels import depthwise
-from weft_exec.kernels.common import LARGE, SHORT_ROW, new_array, wide, widened
+from weft_exec.kernels.common import LARGE, SHORT_ROW, accumulation_dtype, new_array, widen_value
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_exec.kernels.sliding import (
     COLUMN_BYTES,
     Array,
     Margins,
     Sizes,
+    as_strided,
     blocks,
     channels_last,
     column_sums,
     columns,
     contiguous,
     from_channels_last,
-    padded,
+    pad_spatial,
     spatial,
-    strided,
     tap_slices,
 )
 from weft_graph.ops.windows import pairs, slide, spatial_axes, window_extent
@@ -75,7 +75,7 @@ class Convolution:
         explicit = pairs(attrs.get("explicit_paddings", ()), len(self.data_format))
         self.pads = [explicit[axis] for axis in spatial_axes(self.data_format)]
         self.dtype = dtype.numpy
-        self.wide = wide(dtype)
+        self.wide = accumulation_dtype(dtype)
 
     def geometry(self, inner: Sizes, taps: Sizes) -> tuple[Sizes, Sizes, Sizes]:
         """Return the number of windows and the zeros before and after, for each spatial axis."""
@@ -198,14 +198,14 @@ def forward(conv: Convolution) -> KernelFunction:
         if last_sizes is None or (x.shape, filters.shape) != last_sizes.shapes:
             sizes = last_sizes = _Sizes(conv, x.shape, filters.shape)
         filters = contiguous(filters, conv.wide, device)
-        x = last_sizes.margins.around(x, conv.wide, device)
+        x = last_sizes.margins.pad(x, conv.wide, device)
         if last_sizes.at_once:
             if last_sizes.view is not None:
-                x = strided(xp, x, *last_sizes.view)
+                x = as_strided(xp, x, *last_sizes.view)
             result = new_array(device, last_sizes.result, conv.wide)
-            into = result.reshape(last_sizes.rows, last_sizes.result[-1])
+            out = result.reshape(last_sizes.rows, last_sizes.result[-1])
             matrix = filters.reshape(last_sizes.depth, last_sizes.result[-1])
-            xp.dot(x.reshape(last_sizes.rows, last_sizes.depth), matrix, out=into)
+            xp.dot(x.reshape(last_sizes.rows, last_sizes.depth), matrix, out=out)
         else:
             result = _convolve(x, filters, conv.strides, conv.dilations, last_sizes.counts, device)
         return from_channels_last(result, conv.data_format, conv.dtype, device)
@@ -230,7 +230,7 @@ def make_by_filter(node: Node, device: Device) -> KernelFunction:
         conv.check(x.shape, shape)
         counts, before, after = conv.geometry(x.shape[1:-1], shape[:-2])
         conv.check_grad(grad.shape, x.shape[0], counts, shape[-1])
-        x = padded(x, before, after, conv.wide, device)
+        x = pad_spatial(x, before, after, conv.wide, device)
         flat = contiguous(grad, conv.wide, device).reshape(prod(grad.shape[:-1]), shape[-1])
         total = new_array(device, (prod(shape[:-1]), shape[-1]), conv.wide)
         if not x.size or not grad.size:
@@ -282,7 +282,7 @@ def make_by_input(node: Node, device: Device) -> KernelFunction:
             # and exchanged input and output channels.
             rotated = filters[(slice(None, None, -1),) * len(taps)].swapaxes(-1, -2)
             rotated = contiguous(rotated, conv.wide, device)
-            grad = padded(grad, low, high, conv.wide, device)
+            grad = pad_spatial(grad, low, high, conv.wide, device)
             result = _convolve(grad, rotated, conv.strides, conv.dilations, shape[1:-1], device)
         else:
             grad = contiguous(grad, conv.wide, device)
@@ -329,7 +329,7 @@ class _Runs:
 
     def __init__(self, conv: Convolution, taps: Sizes, counts: Sizes, channels: int) -> None:
         self._merged = [n == 1 and conv.device.xp is np for n in counts]
-        self.taps = [1 if one else k for one, k in zip(self._merged, taps, strict=True)]
+        self.taps = [1 if is_merged else k for is_merged, k in zip(self._merged, taps, strict=True)]
         run = channels
         for axis in reversed(range(len(taps))):
             if not self._merged[axis] or conv.dilations[axis] > 1:
@@ -338,7 +338,7 @@ class _Runs:
         self.first = run < FEW_CHANNELS
         self.side_by_side = conv.device.xp is np and self.taps == list(taps)
         interval = zip(conv.strides, conv.dilations, self._merged, strict=True)
-        self._steps = [d if one else s for s, d, one in interval]
+        self._steps = [d if is_merged else s for s, d, is_merged in interval]
         self._dilations = conv.dilations
 
     def merged(self, shares: Array, windows: int, taps: int) -> Array:
@@ -348,12 +348,12 @@ class _Runs:
           windows: the first axis of windows.
           taps: the first axis of taps.
         """
-        for axis, one in enumerate(self._merged):
-            if one:
+        for axis, is_merged in enumerate(self._merged):
+            if is_merged:
                 shares = shares.swapaxes(windows + axis, taps + axis)
         return shares
 
-    def places(self, tap: Sizes, sizes: Sizes) -> tuple[slice, ...]:
+    def target_slices(self, tap: Sizes, sizes: Sizes) -> tuple[slice, ...]:
         """Return the slices of the image to which a tap's contributions are added."""
         interval = zip(tap, self._dilations, self._steps, sizes, strict=True)
         return tuple(slice(t * d, t * d + (n - 1) * step + 1, step) for t, d, step, n in interval)
@@ -377,7 +377,7 @@ def _scatter_side_by_side(
         return result
     matrix = filters.reshape(-1, depth)
     by_tap = contiguous(filters.swapaxes(-1, -2), conv.wide, device)
-    inside = tuple(slice(b, b + n) for b, n in zip(before, shape[1:-1], strict=True))
+    interior = tuple(slice(b, b + n) for b, n in zip(before, shape[1:-1], strict=True))
     sizes = [b + n + a for b, n, a in zip(before, shape[1:-1], after, strict=True)]
     width = channels * (prod(taps) if runs.first else 1) + depth
     row_bytes = prod(counts[1:]) * width * conv.wide.itemsize
@@ -390,25 +390,25 @@ def _scatter_side_by_side(
             array = new_array(device, full, conv.wide)
             array.fill(0)
         block = contiguous(np.moveaxis(grad[images, rows], 0, -2), conv.wide, device)
-        flat, places = block.reshape(-1, depth), block.shape[:-1]
+        flat, window_counts = block.reshape(-1, depth), block.shape[:-1]
         lead = (slice(None),) if runs.first else ()
         target = array[(*lead, slice(rows.start * conv.strides[0], None))]
         if runs.first:
-            shares = np.matmul(matrix, flat.T).reshape(*taps, channels, *places)
+            shares = np.matmul(matrix, flat.T).reshape(*taps, channels, *window_counts)
         else:
-            share = new_array(device, (*places, channels), conv.wide)
+            share = new_array(device, (*window_counts, channels), conv.wide)
         for tap in product(*map(range, taps)):
             if runs.first:
                 share = shares[tap]
             else:
                 np.matmul(flat, by_tap[tap], out=share.reshape(-1, channels))
-            view = target[(*lead, *runs.places(tap, places[:-1]))]
+            view = target[(*lead, *runs.target_slices(tap, window_counts[:-1]))]
             np.add(view, share, out=view)
         if rows.stop == counts[0]:
             matches = np.moveaxis(
                 array, (-1, 0) if runs.first else -2, (0, -1) if runs.first else 0
             )
-            np.copyto(result[images], matches[(slice(None), *inside)])
+            np.copyto(result[images], matches[(slice(None), *interior)])
     return result
 
 
@@ -447,12 +447,12 @@ def _scatter(
         for tap in product(*map(range, runs.taps)):
             selected: tuple[Any, ...] = (*(slice(None),) * (1 + axes), *tap)
             share = shares[selected]
-            view = target[(slice(None), *runs.places(tap, share.shape[1:-1]))]
+            view = target[(slice(None), *runs.target_slices(tap, share.shape[1:-1]))]
             xp.add(view, share, out=view)
     if not runs.first and not any(before) and not any(after):
         return output
-    inside = tuple(slice(b, b + n) for b, n in zip(before, shape[1:-1], strict=True))
-    return contiguous(last[(slice(None), *inside)], conv.wide, conv.device)
+    interior = tuple(slice(b, b + n) for b, n in zip(before, shape[1:-1], strict=True))
+    return contiguous(last[(slice(None), *interior)], conv.wide, conv.device)
 
 
 # ----------------------------------------------------------------------------- depthwise
@@ -481,14 +481,14 @@ class Depthwise(Convolution):
         """Yield each tap that reads the input, with the slices of outputs and of inputs."""
         result = []
         for tap in product(*map(range, taps)):
-            places = [
+            slices = [
                 tap_slices(t * d, n, s, b, c)
                 for t, d, n, s, b, c in zip(
                     tap, self.dilations, inner, self.strides, before, counts, strict=True
                 )
             ]
-            if all(out.stop > out.start for out, _ in places):
-                outs, ins = zip(*places, strict=True)
+            if all(out.stop > out.start for out, _ in slices):
+                outs, ins = zip(*slices, strict=True)
                 result.append((tap, (_ALL, *outs), (_ALL, *ins)))
         return result
 
@@ -513,12 +513,12 @@ def _make_depthwise(node: Node, device: Device) -> KernelFunction:
 def depthwise_forward(conv: Depthwise) -> KernelFunction:
     """Return the function from images and filters to their depthwise convolution."""
     device, xp = conv.device, conv.device.xp
-    in_one_pass = depthwise.InOnePass(conv.strides, conv.dilations)
+    in_one_pass = depthwise.SinglePassConvolution(conv.strides, conv.dilations)
     sizes: _Sizes | None = None
 
     def run(x: Any, filters: Any) -> Any:
         nonlocal sizes
-        x, filters = widened(channels_last(x, conv.data_format)), widened(filters)
+        x, filters = widen_value(channels_last(x, conv.data_format)), widen_value(filters)
         last_sizes = sizes
         if last_sizes is None or (x.shape, filters.shape) != last_sizes.shapes:
             sizes = last_sizes = _Sizes(conv, x.shape, filters.shape)
@@ -529,8 +529,8 @@ def depthwise_forward(conv: Depthwise) -> KernelFunction:
         parts = conv.parts(x.shape[0], prod(x.shape[1:]) + prod(result.shape[1:]))
         if xp is np and result.size and in_one_pass.fits:
             for images in parts:
-                source = last_sizes.margins.around(x[images], conv.wide, device)
-                in_one_pass.into(result[images], source, filters)
+                source = last_sizes.margins.pad(x[images], conv.wide, device)
+                in_one_pass.convolve_into(result[images], source, filters)
             return from_channels_last(flat, conv.data_format, conv.dtype, device)
         taps = conv.taps(x.shape[1:-1], filters.shape[:2], counts, last_sizes.before)
         scratch: Any = None
@@ -558,11 +558,11 @@ def _make_depthwise_by_input(node: Node, device: Device) -> KernelFunction:
 
     def run(input_sizes: Any, filters: Any, grad: Any) -> Any:
         shape = conv.last_shape(input_sizes)
-        filters = widened(filters)
+        filters = widen_value(filters)
         conv.check(shape, filters.shape)
         channels, multiplier = filters.shape[2:]
         counts, before, _ = conv.geometry(shape[1:-1], filters.shape[:2])
-        grad = widened(channels_last(grad, conv.data_format))
+        grad = widen_value(channels_last(grad, conv.data_format))
         conv.check_grad(grad.shape, shape[0], counts, channels * multiplier)
         grad = grad.reshape(*grad.shape[:-1], channels, multiplier)
         taps = conv.taps(shape[1:-1], filters.shape[:2], counts, before)
@@ -594,8 +594,8 @@ def _make_depthwise_by_filter(node: Node, device: Device) -> KernelFunction:
 
     def run(x: Any, filter_sizes: Any, grad: Any) -> Any:
         shape = tuple(int(n) for n in filter_sizes)
-        x = widened(channels_last(x, conv.data_format))
-        grad = widened(channels_last(grad, conv.data_format))
+        x = widen_value(channels_last(x, conv.data_format))
+        grad = widen_value(channels_last(grad, conv.data_format))
         conv.check(x.shape, shape)
         channels, multiplier = shape[2:]
         counts, before, _ = conv.geometry(x.shape[1:-1], shape[:2])

@@ -135,14 +135,14 @@ def _enough_time(op: str, labels: _Labels, lengths: Array, ignore: bool) -> Arra
     Adjacent equal labels also need a blank between them. Without enough time for it, the loss is
     infinite.
     """
-    fits = np.asarray(labels.counts <= lengths)
-    if not fits.all() and not ignore:
-        index = int(np.argmin(fits))
+    is_long_enough = np.asarray(labels.counts <= lengths)
+    if not is_long_enough.all() and not ignore:
+        index = int(np.argmin(is_long_enough))
         raise errors.InvalidArgumentError(
             f"{op} requires a sequence_length of {labels.counts[index]} or more for the labels of "
             f"sequence {index}, got {lengths[index]}"
         )
-    return fits
+    return is_long_enough
 
 
 # ----------------------------------------------------------------------------------- loss
@@ -180,13 +180,13 @@ class _Lattice:
         alpha = np.full((times, batch, states + 2), -np.inf)  # two states that no path comes from
         if times:
             alpha[0, :, 2:4] = emitted[0, :, :2]
-        ways = np.empty((batch, states))
+        paths = np.empty((batch, states))
         for t in range(1, times):
             before = alpha[t - 1]
-            np.add(before[:, :-2], self.skip, out=ways)
-            np.logaddexp(ways, before[:, 1:-1], out=ways)
-            np.logaddexp(ways, self._stay_paths(before[:, 2:]), out=ways)
-            np.add(ways, emitted[t], out=alpha[t, :, 2:])
+            np.add(before[:, :-2], self.skip, out=paths)
+            np.logaddexp(paths, before[:, 1:-1], out=paths)
+            np.logaddexp(paths, self._stay_paths(before[:, 2:]), out=paths)
+            np.add(paths, emitted[t], out=alpha[t, :, 2:])
         return alpha[:, :, 2:]
 
     def backward(self, emitted: Array, lengths: Array) -> Array:
@@ -198,12 +198,12 @@ class _Lattice:
         skip = np.full(self.skip.shape, -np.inf)
         skip[:, :-2] = self.skip[:, 2:]
         for t in range(len(emitted) - 1, -1, -1):
-            ways = beta[t]
-            np.add(following[:, 2:], skip, out=ways)
-            np.logaddexp(ways, following[:, 1:-1], out=ways)
-            np.logaddexp(ways, self._stay_paths(following[:, :-2]), out=ways)
-            np.copyto(ways, end, where=is_last[t][:, None])
-            np.add(ways, emitted[t], out=following[:, :-2])
+            paths = beta[t]
+            np.add(following[:, 2:], skip, out=paths)
+            np.logaddexp(paths, following[:, 1:-1], out=paths)
+            np.logaddexp(paths, self._stay_paths(following[:, :-2]), out=paths)
+            np.copyto(paths, end, where=is_last[t][:, None])
+            np.add(paths, emitted[t], out=following[:, :-2])
         return beta
 
     def _stay_paths(self, before: Array) -> Array:
@@ -211,16 +211,18 @@ class _Lattice:
         return before if self.stay is None else np.add(before, self.stay)
 
 
-def _gradient(lattice: _Lattice, passed: Array, log_y: Array, inside: Array, blank: int) -> Array:
+def _gradient(
+    lattice: _Lattice, passed: Array, log_y: Array, is_within: Array, blank: int
+) -> Array:
     """Return the gradient of the logits: class probability minus that of emitting states."""
     grad = np.exp(log_y)
     times, batch, classes = grad.shape
     flat = grad.reshape(times * batch, classes)
     flat[:, blank] -= passed[:, :, ::2].sum(-1).reshape(-1)
     rows = np.arange(0, times * batch * classes, classes).reshape(times, batch, 1)
-    places = rows + lattice.symbols[:, 1::2]
-    np.subtract.at(grad.reshape(-1), places.reshape(-1), passed[:, :, 1::2].reshape(-1))
-    grad *= inside[:, :, None]
+    positions = rows + lattice.symbols[:, 1::2]
+    np.subtract.at(grad.reshape(-1), positions.reshape(-1), passed[:, :, 1::2].reshape(-1))
+    grad *= is_within[:, :, None]
     return grad
 
 
@@ -250,9 +252,9 @@ def _loss(node: Node, device: Device) -> KernelFunction:
         passed += lattice.backward(emitted, lengths)
         passed -= np.where(np.isneginf(log_likelihood), 0.0, log_likelihood)[:, None]
         np.exp(passed, out=passed)
-        inside = (np.arange(times)[:, None] < lengths) & is_counted
+        is_within = (np.arange(times)[:, None] < lengths) & is_counted
         grad = np.zeros(shape, exact)
-        grad[:times] = _gradient(lattice, passed, log_y, inside, blank)
+        grad[:times] = _gradient(lattice, passed, log_y, is_within, blank)
         loss = np.where(is_counted, -log_likelihood, 0.0)
         return loss.astype(exact), grad
 
@@ -286,11 +288,11 @@ def _greedy(node: Node, device: Device) -> KernelFunction:
                 f"{op} requires blank_index from {-classes} to {classes - 1}, got {blank}"
             )
         best = x.argmax(2).T
-        inside = np.arange(times) < lengths[:, None]
-        mask = inside & (best != index)
+        is_within = np.arange(times) < lengths[:, None]
+        mask = is_within & (best != index)
         if merge:
             mask[:, 1:] &= best[:, 1:] != best[:, :-1]
-        top = np.where(inside, x.max(2).T, 0).sum(1, dtype=np.float64)
+        top = np.where(is_within, x.max(2).T, 0).sum(1, dtype=np.float64)
         return (*_sparse(best, mask), -top[:, None].astype(x.dtype))
 
     return run
@@ -332,7 +334,7 @@ class _Beams:
         blank, label = self._extend_unchanged(log_y, total, child)
         grown = self._grow(labels, scores, total, child)
         both = np.concatenate([_log_sum(blank, label), grown.reshape(batch, -1)], 1)
-        order = _largest(both, width)
+        order = _largest_positions(both, width)
         is_surviving = order < width
         slot = np.where(is_surviving, order, (order - width) // max(labels.shape[1], 1))
         choice = np.where(is_surviving, 0, (order - width) % max(labels.shape[1], 1))
@@ -344,7 +346,7 @@ class _Beams:
             "blank": np.where(is_surviving, np.take_along_axis(blank, slot, 1), -np.inf),
             "label": np.where(is_surviving, np.take_along_axis(label, slot, 1), best),
             "last": np.where(is_surviving, np.take_along_axis(self.last, slot, 1), added),
-            "own": np.where(is_surviving, text, _mixed(text, added)),
+            "own": np.where(is_surviving, text, _mix_hash(text, added)),
             "parent": np.where(is_surviving, np.take_along_axis(self.parent, slot, 1), text),
         }
         for key, value in updates.items():
@@ -366,8 +368,8 @@ class _Beams:
         is_repeat = labels[:, None, :] == self.last[:, :, None]
         before = np.where(is_repeat, self.blank[:, :, None], total[:, :, None])
         grown = before + scores[:, None, :]
-        row, origin, kept = np.nonzero(child)
-        hit = labels[row] == self.last[row, kept][:, None]
+        row, origin, label_index = np.nonzero(child)
+        hit = labels[row] == self.last[row, label_index][:, None]
         result, column = np.nonzero(hit)
         grown[row[result], origin[result], column] = -np.inf
         return grown
@@ -384,7 +386,7 @@ class _Beams:
         return result, result >= 0, score
 
 
-def _mixed(array: Array, label: Array) -> Array:
+def _mix_hash(array: Array, label: Array) -> Array:
     """Return the hash of an extended prefix; 64 bits make collisions unlikely."""
     x = array * np.uint64(0x9E3779B97F4A7C15) + (label + 1).astype(np.uint64)
     x ^= x >> np.uint64(30)
@@ -401,14 +403,14 @@ def _best_labels(log_y: Array, count: int) -> Array:
     return np.sort(np.argpartition(-log_y, count - 1, 1)[:, :count], 1)
 
 
-def _largest(x: Array, count: int) -> Array:
+def _largest_positions(x: Array, count: int) -> Array:
     """Return the positions of the largest entries of each row, largest first."""
     if x.shape[1] > count:
-        places = np.argpartition(-x, count - 1, 1)[:, :count]
+        positions = np.argpartition(-x, count - 1, 1)[:, :count]
     else:
-        places = np.broadcast_to(np.arange(x.shape[1]), x.shape)
-    order = np.argsort(-np.take_along_axis(x, places, 1), 1, kind="stable")
-    return np.take_along_axis(places, order, 1)
+        positions = np.broadcast_to(np.arange(x.shape[1]), x.shape)
+    order = np.argsort(-np.take_along_axis(x, positions, 1), 1, kind="stable")
+    return np.take_along_axis(positions, order, 1)
 
 
 @kernel("CTCBeamSearchDecoder", heavy=True)
@@ -424,25 +426,25 @@ def _beam_search(node: Node, device: Device) -> KernelFunction:
         log_y = _log_softmax(x)
         for t in range(times):
             beams.step(log_y[t], t < lengths)
-        result, kept, score = beams.paths(paths)
+        result, is_label, score = beams.paths(paths)
         if np.isneginf(score).any():
             raise errors.InvalidArgumentError(
                 f"{op} requires top_paths of at most the number of possible sequences, got {paths}"
             )
         if merge and times:
-            kept = kept & ~_repeats(result, kept)
-        parts = [_sparse(result[:, p], kept[:, p]) for p in range(paths)]
+            is_label = is_label & ~_repeated_labels(result, is_label)
+        parts = [_sparse(result[:, p], is_label[:, p]) for p in range(paths)]
         lists = [part[i] for i in range(3) for part in parts]
         return (*lists, score.astype(x.dtype))
 
     return run
 
 
-def _repeats(array: Array, kept: Array) -> Array:
+def _repeated_labels(array: Array, is_label: Array) -> Array:
     """Return a mask of labels that equal the previous label of their path."""
-    times = np.where(kept, np.arange(array.shape[2]), -1)
+    times = np.where(is_label, np.arange(array.shape[2]), -1)
     before = np.maximum.accumulate(times, 2)[:, :, :-1]
     earlier = np.take_along_axis(array, np.maximum(before, 0), 2)
     result = np.zeros(array.shape, np.bool_)
     result[:, :, 1:] = (before >= 0) & (earlier == array[:, :, 1:])
-    return result & kept
+    return result & is_label

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft_exec.kernels.sliding import strided
+from weft_exec.kernels.sliding import as_strided
 
 Array = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]
@@ -20,7 +20,7 @@ _LONG: Final = 1024
 """Length of an inner loop from which longer loops are not faster."""
 
 
-class InOnePass:
+class SinglePassConvolution:
     """A convolution over all taps in one pass.
 
     Args:
@@ -38,7 +38,7 @@ class InOnePass:
         self._last: tuple[Array, int, list[Array]] | None = None
         self.fits: bool = strides[1] == 1 or dilations[1] == 1
 
-    def into(self, result: Array, x: Array, filters: Array) -> None:
+    def convolve_into(self, result: Array, x: Array, filters: Array) -> None:
         """Store the convolution of padded images in `result`.
 
         Args:
@@ -50,7 +50,7 @@ class InOnePass:
         pixels = next((n for n in _divisors(width) if n * channels >= _LONG), width)
         shape = (batch, high, width // pixels, pixels * channels)
         weights = self._weights(filters, pixels)
-        seen = [
+        windows = [
             _windows(x, phase, shape, taps.shape[1:], self._strides, self._dilations)
             for phase, taps in enumerate(weights)
         ]
@@ -59,9 +59,9 @@ class InOnePass:
             total = result.reshape(shape) if direct else np.empty(shape, result.dtype)
             for phase, taps in enumerate(weights):
                 if phase:
-                    total += np.einsum("nhwkli,kli->nhwi", seen[phase], taps[m])
+                    total += np.einsum("nhwkli,kli->nhwi", windows[phase], taps[m])
                 else:
-                    np.einsum("nhwkli,kli->nhwi", seen[phase], taps[m], out=total)
+                    np.einsum("nhwkli,kli->nhwi", windows[phase], taps[m], out=total)
             if not direct:
                 result[..., m] = total.reshape(result.shape[:-1])
 
@@ -99,5 +99,5 @@ def _windows(
     image = row * x.shape[1]
     block = shape[3] // x.shape[3] * pixel
     steps = (image, row * strides[0], block, row * dilations[0], pixel * dilations[1], item)
-    seen: Array = strided(np, x, (*shape[:3], *taps[:2], shape[3]), steps)
-    return seen
+    result: Array = as_strided(np, x, (*shape[:3], *taps[:2], shape[3]), steps)
+    return result

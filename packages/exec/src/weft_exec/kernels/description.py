@@ -18,24 +18,24 @@ from weft_graph.ir.node import Node
 def describe_kernels(device_type: str) -> Kernels:
     """Return descriptions of all kernels that this process has for a device type."""
     ops = sorted({op for op, on in registered_kernels() if on in (device_type, ANY_DEVICE)})
-    return {op: _registered(op, device_type) for op in ops}
+    return {op: _registered_kernels(op, device_type) for op in ops}
 
 
 def kernels_on(device: DeviceDescription, op: str) -> Sequence[KernelDescription]:
     """Return the descriptions of the kernels of an op on a device; empty if there are none."""
     if device.kernels is None:
-        return _registered(op, device.type)
+        return _registered_kernels(op, device.type)
     return device.kernels.get(op, ())
 
 
-def runs_on(device: DeviceDescription, node: Node) -> bool:
+def has_kernel_on(device: DeviceDescription, node: Node) -> bool:
     """Return True if a device has a kernel for a node."""
     if device.kernels is None:
         return find_kernel(node, device.type) is not None
     return any(_accepts(kernel, node) for kernel in kernels_on(device, node.type))
 
 
-def waits_on(device: DeviceDescription, node: Node) -> bool:
+def may_wait_on(device: DeviceDescription, node: Node) -> bool:
     """Return True if a node on a device may wait for something other than its inputs."""
     if device.kernels is None:
         kernel = find_kernel(node, device.type)
@@ -43,11 +43,11 @@ def waits_on(device: DeviceDescription, node: Node) -> bool:
     return any(k.asynchronous for k in kernels_on(device, node.type) if _accepts(k, node))
 
 
-def _registered(op: str, device_type: str) -> list[KernelDescription]:
-    return [_described(k) for on in (device_type, ANY_DEVICE) for k in kernels_of(op, on)]
+def _registered_kernels(op: str, device_type: str) -> list[KernelDescription]:
+    return [_describe_kernel(k) for on in (device_type, ANY_DEVICE) for k in kernels_of(op, on)]
 
 
-def _described(kernel: Kernel) -> KernelDescription:
+def _describe_kernel(kernel: Kernel) -> KernelDescription:
     dtypes = {key: sorted(d.name for d in allowed) for key, allowed in kernel.dtypes.items()}
     return KernelDescription(dtypes, kernel.asynchronous)
 

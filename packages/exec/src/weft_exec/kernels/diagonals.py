@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 
-def _filled(function: Function) -> KernelFactory:
+def _kernel_factory(function: Function) -> KernelFactory:
     """Return a kernel factory for `function(device, *inputs)`."""
 
     def make(node: Node, device: Device) -> KernelFunction:
@@ -89,7 +89,7 @@ def _check_rank(value: Any, minimum: int, name: str, limit: int | None = None) -
         raise errors.InvalidArgumentError(f"{name} must have {expected}, got {list(value.shape)}")
 
 
-def _places(
+def _diagonal_indices(
     rows: int, columns: int, k: Any, align: str
 ) -> tuple[tuple[Any, Any], tuple[Any, Any], tuple[int, ...]]:
     """Return indices of diagonals in matrices and in their stored form, and its shape."""
@@ -106,11 +106,15 @@ def _places(
     length = np.minimum(rows + np.minimum(offset, 0), columns - np.maximum(offset, 0))
     right = np.where(offset >= 0, above == "RIGHT", below == "RIGHT")
     index = np.arange(longest) - np.where(right, longest - length, 0)
-    diagonal, place = np.nonzero((index >= 0) & (index < length))
-    index = index[diagonal, place]
+    diagonal, position = np.nonzero((index >= 0) & (index < length))
+    index = index[diagonal, position]
     offset = offset[diagonal, 0]
     shape = (longest,) if lower == upper else (upper - lower + 1, longest)
-    return (index + np.maximum(-offset, 0), index + np.maximum(offset, 0)), (diagonal, place), shape
+    return (
+        (index + np.maximum(-offset, 0), index + np.maximum(offset, 0)),
+        (diagonal, position),
+        shape,
+    )
 
 
 def _filled_array(device: Device, shape: tuple[int, ...], value: Any) -> Any:
@@ -135,15 +139,15 @@ def _matrix_diag_v3(node: Node, device: Device) -> KernelFunction:
         _check_rank(padding, 0, "padding_value", 0)
         sizes = sizes_for(diagonal.shape[-1], lower, upper, int(num_rows), int(num_cols))
         rows, columns = sizes
-        inside, there, shape = _places(rows, columns, k, align)
+        is_inside, stored_index, shape = _diagonal_indices(rows, columns, k, align)
         if diagonal.shape[-len(shape) :] != shape:
             raise errors.InvalidArgumentError(
                 f"diagonal must end in the shape {list(shape)} for k = {k.tolist()}, got "
                 f"{list(diagonal.shape)}"
             )
         result = _filled_array(device, (*diagonal.shape[: -len(shape)], *sizes), padding)
-        result[(..., *map(device.xp.asarray, inside))] = _add_row_axis(diagonal, shape)[
-            (..., *map(device.xp.asarray, there))
+        result[(..., *map(device.xp.asarray, is_inside))] = _add_row_axis(diagonal, shape)[
+            (..., *map(device.xp.asarray, stored_index))
         ]
         return result
 
@@ -157,10 +161,10 @@ def _matrix_diag_part_v3(node: Node, device: Device) -> KernelFunction:
         _check_rank(x, 2, "input")
         _check_rank(padding, 0, "padding_value", 0)
         rows, columns = x.shape[-2:]
-        inside, there, shape = _places(rows, columns, k, align)
+        is_inside, stored_index, shape = _diagonal_indices(rows, columns, k, align)
         result = _filled_array(device, (*x.shape[:-2], *shape), padding)
-        _add_row_axis(result, shape)[(..., *map(device.xp.asarray, there))] = x[
-            (..., *map(device.xp.asarray, inside))
+        _add_row_axis(result, shape)[(..., *map(device.xp.asarray, stored_index))] = x[
+            (..., *map(device.xp.asarray, is_inside))
         ]
         return result
 
@@ -173,15 +177,15 @@ def _matrix_set_diag_v3(node: Node, device: Device) -> KernelFunction:
     def run(x: Any, diagonal: Any, k: Any) -> Any:
         _check_rank(x, 2, "input")
         rows, columns = x.shape[-2:]
-        inside, there, shape = _places(rows, columns, k, align)
+        is_inside, stored_index, shape = _diagonal_indices(rows, columns, k, align)
         if diagonal.shape != (*x.shape[:-2], *shape):
             raise errors.InvalidArgumentError(
                 f"the diagonal must have shape {[*x.shape[:-2], *shape]}, got "
                 f"{list(diagonal.shape)}"
             )
         result = _filled_array(device, x.shape, x)
-        result[(..., *map(device.xp.asarray, inside))] = _add_row_axis(diagonal, shape)[
-            (..., *map(device.xp.asarray, there))
+        result[(..., *map(device.xp.asarray, is_inside))] = _add_row_axis(diagonal, shape)[
+            (..., *map(device.xp.asarray, stored_index))
         ]
         return result
 
@@ -215,11 +219,13 @@ for _op, _function in (
     ("MatrixDiagPart", _matrix_diag_part),
     ("MatrixSetDiag", _matrix_set_diag),
 ):
-    kernel(_op, device=ARRAY_DEVICE)(_filled(_function))
+    kernel(_op, device=ARRAY_DEVICE)(_kernel_factory(_function))
 for _version in ("V2", "V3"):
     kernel("MatrixDiag" + _version, device=ARRAY_DEVICE, host=("k", "num_rows", "num_cols"))(
         _matrix_diag_v3
     )
     kernel("MatrixDiagPart" + _version, device=ARRAY_DEVICE, host=("k",))(_matrix_diag_part_v3)
     kernel("MatrixSetDiag" + _version, device=ARRAY_DEVICE, host=("k",))(_matrix_set_diag_v3)
-kernel("MatrixBandPart", device=ARRAY_DEVICE, host=("num_lower", "num_upper"))(_filled(_band_part))
+kernel("MatrixBandPart", device=ARRAY_DEVICE, host=("num_lower", "num_upper"))(
+    _kernel_factory(_band_part)
+)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.kernels.common import as_exact, widened
+from weft_exec.kernels.common import as_exact, widen_value
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_graph.ops.einsum import einsum_dims, einsum_terms
 
@@ -28,7 +28,7 @@ def _einsum(node: Node, device: Device) -> KernelFunction:
 
     def run(*inputs: Any) -> Any:
         dims = einsum_dims(equation, [x.shape for x in inputs])  # where NumPy would broadcast
-        matches = np.einsum(plain, *[widened(x) for x in inputs], optimize=len(inputs) > 1)
+        matches = np.einsum(plain, *[widen_value(x) for x in inputs], optimize=len(inputs) > 1)
         if expected is not result:
             output = np.zeros([size or 0 for size in dims or ()], matches.dtype)
             np.einsum(f"{result}->{expected}", output)[...] = matches

@@ -24,7 +24,7 @@ from weft_exec.kernels.common import (
     unary,
 )
 from weft_exec.kernels.primitives import computation
-from weft_exec.kernels.registry import Kernel, KernelFactory, KernelFunction, deriving
+from weft_exec.kernels.registry import Kernel, KernelFactory, KernelFunction, register_derivation
 from weft_graph.ir import scalar
 from weft_graph.ir.scalar import Definition, Scalar
 from weft_tensor import errors
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 
-def derived(definition: Definition) -> KernelFactory:
+def derive_kernel(definition: Definition) -> KernelFactory:
     """Return a kernel factory for a scalar definition."""
     factories: dict[tuple[Any, ...], KernelFactory] = {}
 
@@ -60,7 +60,7 @@ def _factory(definition: Definition, expression: Scalar, like: Node) -> KernelFa
     if not used or (not parts and count > 1):
         return lambda node, device: spread(node, device, _leaf_or_number(expression, parts, node))
     if not parts:
-        function = same if may_alias(definition) else copied
+        function = return_value if may_alias(definition) else copy_value
         return lambda node, device: function
     single = None
     if len(parts) == 1 and len(used) == count and not one_shape:
@@ -74,7 +74,7 @@ def _leaf_or_number(expression: Scalar, parts: list[Scalar], node: Node) -> Func
     """Return a function for an expression that is an input or a number; None for others."""
     if expression.name == "input":
         return lambda *inputs: inputs[expression.value]
-    number = _numbered(parts, node)[1][-1] if parts else leaf(expression, node)
+    number = _number_values(parts, node)[1][-1] if parts else leaf(expression, node)
     return lambda *inputs: number
 
 
@@ -104,12 +104,12 @@ def shapes_differ(node: Node, inputs: Sequence[Any]) -> errors.InvalidArgumentEr
     return errors.InvalidArgumentError(f"{node.type} requires inputs of one shape, got {shapes}")
 
 
-def same(x: Any) -> Any:
+def return_value(x: Any) -> Any:
     """Return the value itself."""
     return x
 
 
-def copied(x: Any) -> Any:
+def copy_value(x: Any) -> Any:
     """Return a copy of the value."""
     return x.copy()
 
@@ -173,12 +173,12 @@ class _Chain:
         self._node = node
         self._device = device
         self._one_shape = one_shape
-        operands, numbers, parts = _numbered(parts, node)
+        operands, numbers, parts = _number_values(parts, node)
         self._numbers = numbers
         self._arrays = [np.array(number) for number in numbers]
         fixed = len(node.inputs) + len(numbers)
         types = [part.dtype.numpy for part in parts]
-        registers, self._types = _reused(operands, types, fixed)
+        registers, self._types = _assign_registers(operands, types, fixed)
         result = [computation(part, node.type) for part in parts]
         self._in_new = _steps([item.array for item in result], operands)
         # On complex numbers, Python's operators differ from NumPy's functions in the last bit.
@@ -186,8 +186,8 @@ class _Chain:
         if not any(arg.dtype.is_complex for part in parts for arg in part.args):
             of_scalars = [item.scalar or item.array for item in result]
             self._scalar_function = _steps(of_scalars, operands)
-        places = [[registers[number] for number in numbers] for numbers in operands]
-        self._in_place = _steps([item.into for item in result], places)
+        operand_registers = [[registers[number] for number in numbers] for numbers in operands]
+        self._in_place = _steps([item.into for item in result], operand_registers)
         self._results = [registers[fixed + index] for index in range(len(parts))]
         self._first = fixed
         self._small_count = LARGE // types[-1].itemsize
@@ -197,15 +197,15 @@ class _Chain:
     def function(self) -> KernelFunction:
         """Return the function of the node, specialized if all sizes are known."""
         output = self._node.outputs[0]
-        few, in_new, arrays = self._small_count, self._in_new, self._arrays
+        small_count, in_new, arrays = self._small_count, self._in_new, self._arrays
         of_scalars, numbers, in_place = self._scalar_function, self._numbers, self._filled
         broadcast = self._broadcast
         count = num_elements(output.dims)
         if count is not None and all(value.dims == output.dims for value in self._node.inputs):
             if output.dims == ():
-                return lambda *inputs: _computed(of_scalars, [*inputs, *numbers])
-            if count <= few:
-                return lambda *inputs: _computed(in_new, [*inputs, *arrays])
+                return lambda *inputs: _run_steps(of_scalars, [*inputs, *numbers])
+            if count <= small_count:
+                return lambda *inputs: _run_steps(in_new, [*inputs, *arrays])
 
         def run(*inputs: Any) -> Any:
             first = inputs[0]
@@ -214,9 +214,9 @@ class _Chain:
                 if other.shape != shape:
                     return broadcast(inputs)
             if not shape:
-                return _computed(of_scalars, [*inputs, *numbers])
-            if first.size <= few:
-                return _computed(in_new, [*inputs, *arrays])
+                return _run_steps(of_scalars, [*inputs, *numbers])
+            if first.size <= small_count:
+                return _run_steps(in_new, [*inputs, *arrays])
             return in_place(inputs, shape)
 
         return run
@@ -238,7 +238,7 @@ class _Chain:
             raise shapes_differ(self._node, inputs)
         shape = np.broadcast_shapes(*[value.shape for value in inputs])
         if prod(shape) <= self._small_count:
-            value = _computed(self._in_new, [*inputs, *self._arrays])
+            value = _run_steps(self._in_new, [*inputs, *self._arrays])
         else:
             value = self._broadcast_into(inputs, shape)
         return value if value.shape == shape else np.broadcast_to(value, shape).copy()
@@ -248,7 +248,7 @@ class _Chain:
         values = [*inputs, *self._arrays, *[None] * len(self._types)]
         arrays: dict[int, Array] = {}
         steps = zip(self._in_place, self._in_new, self._results, strict=True)
-        for (into, *operands), (function, *_), result in steps:
+        for (out, *operands), (function, *_), result in steps:
             args = [values[index] for index in operands if index is not None]
             if np.broadcast_shapes(*[arg.shape for arg in args]) != shape:
                 values[result] = function(*args)
@@ -257,11 +257,11 @@ class _Chain:
                 dtype = self._types[result - self._first]
                 arrays[result] = new_array(self._device, shape, dtype)
             values[result] = arrays[result]
-            into(*args, out=values[result])
+            out(*args, out=values[result])
         return values[self._first]
 
 
-def _computed(steps: list[_Step], values: list[Any]) -> Any:
+def _run_steps(steps: list[_Step], values: list[Any]) -> Any:
     """Run the steps; return the last result."""
     value = None
     for function, a, b, c in steps:
@@ -275,7 +275,9 @@ def _computed(steps: list[_Step], values: list[Any]) -> Any:
     return value
 
 
-def _numbered(parts: list[Scalar], node: Node) -> tuple[list[list[int]], list[Any], list[Scalar]]:
+def _number_values(
+    parts: list[Scalar], node: Node
+) -> tuple[list[list[int]], list[Any], list[Scalar]]:
     """Number all values: the inputs, the constants of the definition, and the parts.
 
     Parts that depend only on constants become constants. Conversions of bools that are only used as
@@ -284,11 +286,11 @@ def _numbered(parts: list[Scalar], node: Node) -> tuple[list[list[int]], list[An
     Returns: the operands of each remaining part, the constants, and these parts.
     """
     numbers: list[Any] = []
-    place: dict[int, int] = {}
+    number_of: dict[int, int] = {}
     inputs = len(node.inputs)
 
     def number(part: Scalar, value: Any) -> None:
-        place[id(part)] = inputs + len(numbers)
+        number_of[id(part)] = inputs + len(numbers)
         numbers.append(value)
 
     left: list[Scalar] = []
@@ -296,17 +298,17 @@ def _numbered(parts: list[Scalar], node: Node) -> tuple[list[list[int]], list[An
     for part in parts:
         for arg in part.args:
             if arg.name == "input":
-                place[id(arg)] = arg.value
-            elif not arg.args and id(arg) not in place:
+                number_of[id(arg)] = arg.value
+            elif not arg.args and id(arg) not in number_of:
                 number(arg, leaf(arg, node))
-        given = [place.get(id(arg), -1) - inputs for arg in part.args]
+        given = [number_of.get(id(arg), -1) - inputs for arg in part.args]
         if min(given) >= 0:
             number(part, computation(part, node.type).array(*[numbers[index] for index in given]))
         elif id(part) not in masks:
             left.append(part)
     for index, part in enumerate(left):
-        place[id(part)] = inputs + len(numbers) + index
-    operands = [[place[id(masks.get(id(arg), arg))] for arg in part.args] for part in left]
+        number_of[id(part)] = inputs + len(numbers) + index
+    operands = [[number_of[id(masks.get(id(arg), arg))] for arg in part.args] for part in left]
     return operands, numbers, left
 
 
@@ -321,7 +323,7 @@ def _masks(parts: list[Scalar]) -> dict[int, Scalar]:
     return scalars
 
 
-def _reused(
+def _assign_registers(
     operands: list[list[int]], types: list[np.dtype[Any]], fixed: int
 ) -> tuple[dict[int, int], list[np.dtype[Any]]]:
     """Assign registers to the parts, reusing them so that ufuncs work in place.
@@ -361,7 +363,7 @@ def _steps(functions: list[Function], operands: list[list[int]]) -> list[_Step]:
 
 
 def _rule(op: str, definition: Definition) -> Kernel:
-    return Kernel(op, "CPU", derived(definition), {}, alias=may_alias(definition))
+    return Kernel(op, "CPU", derive_kernel(definition), {}, alias=may_alias(definition))
 
 
-deriving("CPU", _rule)
+register_derivation("CPU", _rule)

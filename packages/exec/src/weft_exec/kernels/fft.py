@@ -58,7 +58,7 @@ def _apply_by_blocks(line: Callable[..., Any], x: Any, result: Any) -> None:
             line(part, axis=axis, out=part)
 
 
-def _fitted(op: str, rank: int | None) -> None:
+def _register_fitted(op: str, rank: int | None) -> None:
     """Register the kernel of a transform of given lengths.
 
     With `rank=None` the axes are an input too.
@@ -73,7 +73,7 @@ def _fitted(op: str, rank: int | None) -> None:
         def run(x: Any, lengths: Any, given: Any = None) -> Any:
             axes = _axes(x, lengths, rank, given)
             sizes = [int(n) for n in lengths]
-            x = _cropped(x, axes, sizes, halves[1])
+            x = _crop_input(x, axes, sizes, halves[1])
             shape = list(x.shape)
             for axis, size in zip(axes, sizes, strict=True):
                 shape[axis] = half(size) if halves[0] and axis == axes[-1] else size
@@ -86,21 +86,21 @@ def _fitted(op: str, rank: int | None) -> None:
         return run
 
 
-def _axes(x: Any, lengths: Any, rank: int | None, given: Any) -> list[int]:
+def _axes(x: Any, lengths: Any, rank: int | None, axes: Any) -> list[int]:
     """Return the axes of a transform, counted from the front.
 
     Raises: InvalidArgumentError: the number of lengths is wrong, or the input's rank too small.
     """
-    count = len(given) if rank is None else rank
+    count = len(axes) if rank is None else rank
     if lengths.shape != (count,) or (lengths < 0).any() or x.ndim < count:
         raise errors.InvalidArgumentError(
             f"requires {count} lengths of at least 0 and rank at least {count}, got fft_length "
             f"{lengths.tolist()} and shape {list(x.shape)}"
         )
-    return normal_axes(range(-count, 0) if rank is not None else given.tolist(), x.ndim)
+    return normal_axes(range(-count, 0) if rank is not None else axes.tolist(), x.ndim)
 
 
-def _cropped(x: Any, axes: Sequence[int], sizes: Sequence[int], halved: bool) -> Any:
+def _crop_input(x: Any, axes: Sequence[int], sizes: Sequence[int], halved: bool) -> Any:
     """Return the part of the input that the transform reads.
 
     Raises: InvalidArgumentError: an axis is too short.
@@ -135,7 +135,7 @@ _FUNCTIONS = {
 for _rank, _suffix in ((1, ""), (2, "2D"), (3, "3D")):
     _register_whole(f"FFT{_suffix}", _rank)
     _register_whole(f"IFFT{_suffix}", _rank)
-    _fitted(f"RFFT{_suffix}", _rank)
-    _fitted(f"IRFFT{_suffix}", _rank)
+    _register_fitted(f"RFFT{_suffix}", _rank)
+    _register_fitted(f"IRFFT{_suffix}", _rank)
 for _op in ("FFTND", "IFFTND", "RFFTND", "IRFFTND"):
-    _fitted(_op, None)
+    _register_fitted(_op, None)

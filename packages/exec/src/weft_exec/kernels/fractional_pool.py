@@ -115,12 +115,12 @@ def _positions(rows: Array, columns: Array, overlapping: bool) -> Iterator[tuple
 
 def _require(op: str, shape: Any, grad: Any, rows: Any, columns: Any) -> None:
     """Raise InvalidArgumentError unless the sequences match the shape of the gradient."""
-    fits = len(shape) == 4 and grad.ndim == 4 and rows.ndim == columns.ndim == 1
-    fits = fits and grad.shape == (shape[0], len(rows) - 1, len(columns) - 1, shape[3])
+    is_valid = len(shape) == 4 and grad.ndim == 4 and rows.ndim == columns.ndim == 1
+    is_valid = is_valid and grad.shape == (shape[0], len(rows) - 1, len(columns) - 1, shape[3])
     for starts, size in zip((rows, columns), shape[1:3], strict=True):
-        fits = fits and len(starts) > 0 and starts[0] == 0 and starts[-1] == size
-        fits = fits and bool((np.diff(starts) > 0).all())
-    if not fits:
+        is_valid = is_valid and len(starts) > 0 and starts[0] == 0 and starts[-1] == size
+        is_valid = is_valid and bool((np.diff(starts) > 0).all())
+    if not is_valid:
         raise errors.InvalidArgumentError(
             f"{op} requires pooling sequences that grow from 0 to the sizes of the image and have "
             f"one entry more than out_backprop has regions, got an image of shape {list(shape)}, "

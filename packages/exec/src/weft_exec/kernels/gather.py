@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels import rows, scatter
-from weft_exec.kernels.array import filled, sizes_of
+from weft_exec.kernels.array import fill_tensor, to_sizes
 from weft_exec.kernels.common import LARGE, constant_input, new_array
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_graph.ops.gather import check_bounds
@@ -29,7 +29,7 @@ _UNSIGNED = {4: np.uint32, 8: np.uint64}
 # --------------------------------------------------------------------------------- gather
 
 
-def checked(indices: Any, size: int) -> None:
+def check_indices(indices: Any, size: int) -> None:
     """Raise InvalidArgumentError unless all indices are in [0, size).
 
     Interpreted as unsigned, negative indices are the largest numbers, so one maximum finds both
@@ -48,7 +48,7 @@ def take(params: Any, indices: Any, axis: int, device: Device) -> Any:
             check_bounds(np.asarray(indices), size)
         key = (slice(None),) * axis + (index,)
         return params[(*key, ...)] if params.dtype.kind == "O" else params[key]
-    checked(indices, size)
+    check_indices(indices, size)
     shape = (*params.shape[:axis], *indices.shape, *params.shape[axis + 1 :])
     count = params.dtype.itemsize
     for n in shape:
@@ -58,13 +58,13 @@ def take(params: Any, indices: Any, axis: int, device: Device) -> Any:
     return params.take(indices, axis, out=device.empty(shape, params.dtype), mode="clip")
 
 
-def _taking(device: Device) -> Callable[[Any, Any, int, Device], Any]:
+def _make_take(device: Device) -> Callable[[Any, Any, int, Device], Any]:
     return take if device.xp is np else rows.take
 
 
 @kernel("Gather", device=ARRAY_DEVICE, alias=True)
 def _gather(node: Node, device: Device) -> KernelFunction:
-    take = _taking(device)
+    take = _make_take(device)
 
     def run(params: Any, indices: Any) -> Any:
         normal_axis(0, params.ndim)
@@ -75,10 +75,10 @@ def _gather(node: Node, device: Device) -> KernelFunction:
 
 @kernel("GatherV2", device=ARRAY_DEVICE, host=("axis",), alias=True)
 def _gather_v2(node: Node, device: Device) -> KernelFunction:
-    take = _taking(device)
+    take = _make_take(device)
     batch: int = node.attrs["batch_dims"]
-    known = constant_input(node, 2)
-    index = -1 if known is None else int(known.reshape(-1)[0])
+    axis_value = constant_input(node, 2)
+    index = -1 if axis_value is None else int(axis_value.reshape(-1)[0])
     if not batch and index >= 0 and node.inputs[0].dims is not None:
         normal_axis(index, len(node.inputs[0].dims))
 
@@ -109,7 +109,7 @@ def _take_batched(params: Any, indices: Any, axis: int, batch: int, device: Devi
         )
     if device.xp is not np:
         return rows.take_batched(params, indices, axis, b, device)
-    checked(indices, params.shape[axis])
+    check_indices(indices, params.shape[axis])
     grid = np.ogrid[tuple([slice(n) for n in indices.shape])]
     transposed = np.moveaxis(params, axis, b)
     selected = transposed[(*grid[:b], indices, ...)]
@@ -171,7 +171,7 @@ def _rows_of(xp: Any, indices: Any, shape: tuple[int, ...]) -> tuple[Any, int]:
     return result.reshape(-1), count
 
 
-def _flat(xp: Any, target: Any, indices: Any, updates: Any) -> tuple[Any, Any, Any]:
+def _flatten_updates(xp: Any, target: Any, indices: Any, updates: Any) -> tuple[Any, Any, Any]:
     """Return the target and the updates as rows, and the row number of each update."""
     ids, count = _rows_of(xp, indices, target.shape)
     remaining = target.shape[indices.shape[-1] :]
@@ -186,29 +186,29 @@ def _flat(xp: Any, target: Any, indices: Any, updates: Any) -> tuple[Any, Any, A
     return target.reshape(count, inner), ids, xp.asarray(updates).reshape(ids.size, inner)
 
 
-def _combining(xp: Any, combine: np.ufunc) -> Callable[[Any, Any, Any], None]:
+def _make_combiner(xp: Any, combine: np.ufunc) -> Callable[[Any, Any, Any], None]:
     """Return a function that combines rows with updates."""
     if xp is np:
-        return scatter.combining(combine)
+        return scatter.make_scatter(combine)
     if combine is np.add or combine is np.logical_or:
         return partial(rows.add_rows, xp)
     if combine is np.subtract:
         return lambda target, ids, updates: rows.add_rows(xp, target, ids, -updates)
-    return rows.writing(xp, "Max" if combine is np.maximum else "Min")
+    return rows.make_row_writer(xp, "Max" if combine is np.maximum else "Min")
 
 
 @kernel("ScatterNd", device=ARRAY_DEVICE, host=("shape",))
 def _scatter_nd(node: Node, device: Device) -> KernelFunction:
     dtype, xp = node.outputs[0].dtype.numpy, device.xp
-    combining = _combining(xp, np.logical_or if dtype.kind == "b" else np.add)
+    combining = _make_combiner(xp, np.logical_or if dtype.kind == "b" else np.add)
     zero = b"" if dtype.kind == "O" else dtype.type(0)
 
     def run(indices: Any, updates: Any, shape: Any) -> Any:
-        sizes = sizes_of(shape)
+        sizes = to_sizes(shape)
         if any(size < 0 for size in sizes):
             raise errors.InvalidArgumentError(f"sizes must be at least 0, got {list(sizes)}")
-        result = xp.asarray(filled(device, sizes, zero, dtype))
-        combining(*_flat(xp, result, indices, updates))
+        result = xp.asarray(fill_tensor(device, sizes, zero, dtype))
+        combining(*_flatten_updates(xp, result, indices, updates))
         return result
 
     return run
@@ -226,12 +226,12 @@ _COMBINE: dict[str, np.ufunc] = {
 @kernel(*_COMBINE, device=ARRAY_DEVICE)
 def _tensor_scatter(node: Node, device: Device) -> KernelFunction:
     xp = device.xp
-    combining = _combining(xp, _COMBINE[node.type])
+    combining = _make_combiner(xp, _COMBINE[node.type])
 
     def run(tensor: Any, indices: Any, updates: Any) -> Any:
         result = new_array(device, tensor.shape, tensor.dtype)
         result[...] = tensor
-        combining(*_flat(xp, result, indices, updates))
+        combining(*_flatten_updates(xp, result, indices, updates))
         return result
 
     return run
@@ -240,12 +240,12 @@ def _tensor_scatter(node: Node, device: Device) -> KernelFunction:
 @kernel("TensorScatterUpdate", device=ARRAY_DEVICE)
 def _tensor_scatter_update(node: Node, device: Device) -> KernelFunction:
     xp = device.xp
-    set_rows = scatter.set_rows if xp is np else rows.writing(xp, "Update")
+    set_rows = scatter.set_rows if xp is np else rows.make_row_writer(xp, "Update")
 
     def run(tensor: Any, indices: Any, updates: Any) -> Any:
         result = new_array(device, tensor.shape, tensor.dtype)
         result[...] = tensor
-        set_rows(*_flat(xp, result, indices, updates))
+        set_rows(*_flatten_updates(xp, result, indices, updates))
         return result
 
     return run
@@ -281,7 +281,7 @@ def _dynamic_partition(node: Node, device: Device) -> KernelFunction:
 @kernel("DynamicStitch", "ParallelDynamicStitch", device=ARRAY_DEVICE)
 def _dynamic_stitch(node: Node, device: Device) -> KernelFunction:
     xp = device.xp
-    set_rows = scatter.set_rows if xp is np else rows.writing(xp, "Update")
+    set_rows = scatter.set_rows if xp is np else rows.make_row_writer(xp, "Update")
     count: int = node.attrs["N"]
     dtype = node.outputs[0].dtype.numpy
     zero = b"" if dtype.kind == "O" else dtype.type(0)
@@ -292,7 +292,7 @@ def _dynamic_stitch(node: Node, device: Device) -> KernelFunction:
         if size < 0:
             raise errors.InvalidArgumentError(f"indices must be at least 0, got {size - 1}")
         inner = data[0].shape[indices[0].ndim :]
-        result = xp.asarray(filled(device, (size, *inner), zero, dtype))
+        result = xp.asarray(fill_tensor(device, (size, *inner), zero, dtype))
         for index, part in zip(indices, data, strict=True):
             if part.shape != (*index.shape, *inner):
                 raise errors.InvalidArgumentError(
@@ -326,7 +326,7 @@ def _one_hot(node: Node, device: Device) -> KernelFunction:
             classes = xp.arange(size).reshape(-1, *(1,) * (indices.ndim - index))
             return xp.where(xp.expand_dims(indices, index) == classes, on, off)
         shape = indices.shape
-        result = np.asarray(filled(device, (*shape[:index], size, *shape[index:]), off, dtype))
+        result = np.asarray(fill_tensor(device, (*shape[:index], size, *shape[index:]), off, dtype))
         before, after = 1, 1
         for n in shape[:index]:
             before *= n

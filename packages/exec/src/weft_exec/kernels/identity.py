@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.kernels.common import widened
+from weft_exec.kernels.common import widen_value
 from weft_exec.kernels.registry import ANY_DEVICE, ARRAY_DEVICE, KernelFunction, kernel
 from weft_tensor import errors
 from weft_tensor.shape import compatible_dims, format_dims
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     device=ANY_DEVICE,
 )
 def _identity(node: Node, device: Device) -> KernelFunction:
-    return _same
+    return _return_value
 
 
-def _same(x: Any) -> Any:
+def _return_value(x: Any) -> Any:
     return x
 
 
 @kernel("IdentityN", device=ANY_DEVICE)
 def _identity_n(node: Node, device: Device) -> KernelFunction:
     if len(node.outputs) == 1:
-        return _same
+        return _return_value
 
     def run(*inputs: Any) -> tuple[Any, ...]:
         return inputs
@@ -49,8 +49,8 @@ def _check_numerics(node: Node, device: Device) -> KernelFunction:
 
     def run(x: Any) -> Any:
         # The sum is finite unless an element is not, or large ones overflow: then look closely.
-        if not np.isfinite(np.sum(widened(x))):
-            values = widened(x)
+        if not np.isfinite(np.sum(widen_value(x))):
+            values = widen_value(x)
             result = [
                 label
                 for label, test in (("NaN", np.isnan), ("Inf", np.isinf))

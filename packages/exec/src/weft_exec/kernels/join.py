@@ -46,9 +46,9 @@ def _concatenate(parts: tuple[Any, ...], axis: int, device: Device) -> Any:
 
 @kernel("ConcatV2", device=ARRAY_DEVICE, host=("axis",), alias=True)
 def _concat_v2(node: Node, device: Device) -> KernelFunction:
-    known = constant_input(node, len(node.inputs) - 1)
-    if known is not None:
-        axis = int(known.reshape(-1)[0])
+    axis_value = constant_input(node, len(node.inputs) - 1)
+    if axis_value is not None:
+        axis = int(axis_value.reshape(-1)[0])
 
         def run_static(*inputs: Any) -> Any:
             return _concatenate(inputs[:-1], axis, device)

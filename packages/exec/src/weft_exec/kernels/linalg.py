@@ -28,7 +28,7 @@ def _singular_error() -> errors.InvalidArgumentError:
     return errors.InvalidArgumentError("a matrix is singular: it has no inverse")
 
 
-def _finite(xp: Any, result: Any, error: Callable[[], errors.OpError]) -> Any:
+def _require_finite(xp: Any, result: Any, error: Callable[[], errors.OpError]) -> Any:
     """Raise `error()` if a result is not finite: CuPy does not report singular matrices."""
     if xp is not np and not bool(xp.all(xp.isfinite(result))):
         raise error()
@@ -46,7 +46,7 @@ def _inverse(node: Node, device: Device) -> KernelFunction:
             result = xp.linalg.inv(adjoint(xp, x) if transposed else x)
         except np.linalg.LinAlgError as cause:
             raise _singular_error() from cause
-        return as_exact(_finite(xp, result, _singular_error), dtype, device)
+        return as_exact(_require_finite(xp, result, _singular_error), dtype, device)
 
     return run
 
@@ -91,7 +91,7 @@ def _cholesky(node: Node, device: Device) -> KernelFunction:
             result = xp.linalg.cholesky(x)
         except np.linalg.LinAlgError as cause:
             raise _indefinite_error() from cause
-        return as_exact(_finite(xp, result, _indefinite_error), dtype, device)
+        return as_exact(_require_finite(xp, result, _indefinite_error), dtype, device)
 
     return run
 
@@ -112,18 +112,18 @@ def _solve(node: Node, device: Device) -> KernelFunction:
 
     def run(matrix: Any, rhs: Any) -> Any:
         _check_system(matrix, rhs)
-        result = _solved(xp, adjoint(xp, matrix) if transposed else matrix, rhs)
+        result = _solve_systems(xp, adjoint(xp, matrix) if transposed else matrix, rhs)
         return as_exact(result, dtype, device)
 
     return run
 
 
-def _solved(xp: Any, matrix: Any, rhs: Any) -> Any:
+def _solve_systems(xp: Any, matrix: Any, rhs: Any) -> Any:
     try:
         result = xp.linalg.solve(matrix, rhs)
     except np.linalg.LinAlgError as cause:
         raise _singular_error() from cause
-    return _finite(xp, result, _singular_error)
+    return _require_finite(xp, result, _singular_error)
 
 
 @kernel("MatrixTriangularSolve", device=ARRAY_DEVICE, heavy=True)
@@ -135,7 +135,7 @@ def _triangular_solve(node: Node, device: Device) -> KernelFunction:
         _check_system(matrix, rhs)
         if xp is not np:
             matrix = xp.tril(matrix) if lower else xp.triu(matrix)
-            return _solved(xp, adjoint(xp, matrix) if transposed else matrix, rhs)
+            return _solve_systems(xp, adjoint(xp, matrix) if transposed else matrix, rhs)
         if not np.diagonal(matrix, axis1=-2, axis2=-1).all():
             raise _singular_error()
         result = new_array(device, rhs.shape, dtype)
@@ -201,8 +201,8 @@ def _exponential(node: Node, device: Device) -> KernelFunction:
         result = new_array(device, x.shape, dtype)
         n = x.shape[-1]
         if result.size:
-            for matrix, into in zip(x.reshape(-1, n, n), result.reshape(-1, n, n), strict=True):
-                into[...] = _expm(matrix)
+            for matrix, out in zip(x.reshape(-1, n, n), result.reshape(-1, n, n), strict=True):
+                out[...] = _expm(matrix)
         return result
 
     return run

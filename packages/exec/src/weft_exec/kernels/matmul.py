@@ -43,7 +43,7 @@ def _matmul(node: Node, device: Device) -> KernelFunction:
         if small:
             return matmul(a, b)
         if a.ndim != 2 or b.ndim != 2:
-            raise _misfit(a, b)
+            raise _shape_error(a, b)
         shape = (a.shape[0], b.shape[1])
         if shape[0] * shape[1] <= limit:
             return matmul(a, b)
@@ -52,7 +52,7 @@ def _matmul(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-def _misfit(a: Any, b: Any) -> errors.InvalidArgumentError:
+def _shape_error(a: Any, b: Any) -> errors.InvalidArgumentError:
     return errors.InvalidArgumentError(
         f"MatMul requires two matrices with equal inner sizes, got shapes {list(a.shape)} and "
         f"{list(b.shape)}"
@@ -65,7 +65,7 @@ def _narrow_matmul(node: Node, device: Device) -> KernelFunction:
 
     def run(a: Any, b: Any) -> Any:
         if a.ndim != 2 or b.ndim != 2:
-            raise _misfit(a, b)
+            raise _shape_error(a, b)
         x, y = a.astype(np.float32), b.astype(np.float32)
         return as_exact(device.matmul(x.T if ta else x, y.T if tb else y), dtype, device)
 

@@ -45,13 +45,13 @@ def _matrix_function(
             if not x.size:
                 return np.zeros(x.shape, dtype)
             wide = x.astype(np.complex128 if dtype.kind == "c" else np.float64)
-            result = _evaluated(wide.reshape(-1, *x.shape[-2:]), general, scalar)
+            result = _evaluate(wide.reshape(-1, *x.shape[-2:]), general, scalar)
             return as_exact(result.reshape(x.shape), dtype, device)
 
         return run
 
 
-def _evaluated(a: Array, general: Callable[[Array], Array], scalar: Callable[[Any], Any]) -> Array:
+def _evaluate(a: Array, general: Callable[[Array], Array], scalar: Callable[[Any], Any]) -> Array:
     result = np.full_like(a, np.nan)
     finite = np.isfinite(a).all((-1, -2))
     selfadjoint = finite & (a == adjoint(np, a)).all((-1, -2))
@@ -92,13 +92,13 @@ def _apply_to_eigenvalues(
 # ------------------------------------------------------------------------- square roots
 
 
-def _iterated(a: Array) -> tuple[Array, Array]:
+def _iterate(a: Array) -> tuple[Array, Array]:
     """Return square roots, and a mask of those for which the iteration has converged."""
     unit = np.eye(a.shape[-1], dtype=a.dtype)
     product, root = a.copy(), a.copy()
-    done = np.zeros(len(a), bool)
+    converged = np.zeros(len(a), bool)
     for _ in range(_STEPS):
-        working = ~done & np.isfinite(product).all((-1, -2))
+        working = ~converged & np.isfinite(product).all((-1, -2))
         if not working.any():
             break
         m = product[working]
@@ -108,26 +108,26 @@ def _iterated(a: Array) -> tuple[Array, Array]:
             break
         # Scaled by the determinant, the iteration needs few steps also far from 1.
         log = np.linalg.slogdet(m)[1] / (-2 * a.shape[-1])
-        near = np.abs(m - unit).max((-1, -2)) < 1e-2
-        scale = np.where(near, 1.0, np.exp(log))[:, None, None]
+        is_near_unit = np.abs(m - unit).max((-1, -2)) < 1e-2
+        scale = np.where(is_near_unit, 1.0, np.exp(log))[:, None, None]
         step = (unit + inverse / scale**2) / 2
         root[working] = scale * (root[working] @ step)
         product[working] = (unit + (scale**2 * m + inverse / scale**2) / 2) / 2
-        done[working] = np.abs(product[working] - unit).max((-1, -2)) < 1e-15 * a.shape[-1]
+        converged[working] = np.abs(product[working] - unit).max((-1, -2)) < 1e-15 * a.shape[-1]
         is_converged = np.abs(product - unit).max((-1, -2)) < 1e-10
-        done |= is_converged & ~working
-    settled = np.isfinite(root).all((-1, -2))
+        converged |= is_converged & ~working
+    is_finite = np.isfinite(root).all((-1, -2))
     size = np.abs(a).max((-1, -2))
     with np.errstate(all="ignore"):
-        settled &= np.abs(root @ root - a).max((-1, -2)) <= 1e-9 * np.maximum(size, 1e-300)
-    return root, settled
+        is_finite &= np.abs(root @ root - a).max((-1, -2)) <= 1e-9 * np.maximum(size, 1e-300)
+    return root, is_finite
 
 
 def _root(a: Array) -> Array:
     with np.errstate(all="ignore"):
-        root, settled = _iterated(a)
-        if not settled.all():
-            root[~settled] = _apply_to_eigenvalues(a[~settled], np.sqrt, lambda x: x @ x)
+        root, is_finite = _iterate(a)
+        if not is_finite.all():
+            root[~is_finite] = _apply_to_eigenvalues(a[~is_finite], np.sqrt, lambda x: x @ x)
     return root
 
 
@@ -144,15 +144,15 @@ def _log(a: Array) -> Array:
 
 def _log_by_roots(a: Array) -> tuple[Array, Array]:
     unit = np.eye(a.shape[-1], dtype=a.dtype)
-    near, times = a.copy(), np.ones(len(a))
+    current, times = a.copy(), np.ones(len(a))
     good = np.ones(len(a), bool)
     for _ in range(_STEPS):
-        far = good & (np.abs(near - unit).sum(-1).max(-1) > _NEAR)
-        if not far.any():
+        is_far = good & (np.abs(current - unit).sum(-1).max(-1) > _NEAR)
+        if not is_far.any():
             break
-        near[far], good[far] = _iterated(near[far])
-        times[far] *= 2
-    x = np.where(good[:, None, None], near - unit, 0)
+        current[is_far], good[is_far] = _iterate(current[is_far])
+        times[is_far] *= 2
+    x = np.where(good[:, None, None], current - unit, 0)
     total = np.zeros_like(x)
     for node, weight in zip(_NODES, _WEIGHTS, strict=True):
         total += weight / 2 * np.linalg.solve(unit + (1 + node) / 2 * x, x)

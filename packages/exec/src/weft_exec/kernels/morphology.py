@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.kernels.common import wide, widened
+from weft_exec.kernels.common import accumulation_dtype, widen_value
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.kernels.sliding import Array, tap_slices
-from weft_exec.kernels.sums import summed
+from weft_exec.kernels.sums import sum_axes
 from weft_graph.ops.windows import slide
 from weft_tensor import errors
 
@@ -77,7 +77,7 @@ def _dilation(node: Node, device: Device) -> KernelFunction:
     exact = node.outputs[0].dtype.numpy
 
     def run(x: Any, taps: Any) -> Any:
-        dilation = _Dilation(node, widened(x), widened(taps))
+        dilation = _Dilation(node, widen_value(x), widen_value(taps))
         return dilation.best.astype(exact, copy=False)
 
     return run
@@ -89,17 +89,17 @@ def _gradient(node: Node, device: Device) -> KernelFunction:
     by_input = op.endswith("Input")
 
     def run(x: Any, taps: Any, grad: Any) -> Any:
-        dilation = _Dilation(node, widened(x), widened(taps))
+        dilation = _Dilation(node, widen_value(x), widen_value(taps))
         dilation.require(op, grad)
-        result = np.zeros((x if by_input else taps).shape, wide(dtype))
+        result = np.zeros((x if by_input else taps).shape, accumulation_dtype(dtype))
         for number, (tap, outs, ins) in enumerate(dilation.places):
             part = np.where(
-                dilation.taken[outs] == number, widened(grad[outs]), result.dtype.type(0)
+                dilation.taken[outs] == number, widen_value(grad[outs]), result.dtype.type(0)
             )
             if by_input:
                 result[ins] += part
             else:
-                result[tap] = summed(part, 0, 3)
+                result[tap] = sum_axes(part, 0, 3)
         return result.astype(dtype.numpy, copy=False)
 
     return run

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft_exec.kernels.common import LARGE, as_exact, new_array, over_rows, widened
+from weft_exec.kernels.common import LARGE, as_exact, map_rows, new_array, widen_value
 from weft_exec.kernels.elementwise import shapes_differ
 from weft_exec.kernels.primitives import maximum
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_exec.kernels.sliding import Array, column_sums, contiguous
-from weft_exec.kernels.sums import summed
+from weft_exec.kernels.sums import sum_axes
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def _make_leaky(node: Node, device: Device) -> KernelFunction:
     choose = np.maximum if alpha <= 1 else np.minimum
 
     def run(x: Any) -> Any:
-        x = widened(x)
+        x = widen_value(x)
         target = new_array(device, x.shape, x.dtype)
         np.multiply(x, x.dtype.type(alpha), out=target)
         choose(x, target, out=target)
@@ -46,7 +46,7 @@ def _make_leaky_grad(node: Node, device: Device) -> KernelFunction:
     def run(grad: Any, x: Any) -> Any:
         if grad.shape != x.shape:
             raise shapes_differ(node, (grad, x))
-        grad, x = widened(grad), widened(x)
+        grad, x = widen_value(grad), widen_value(x)
         is_positive, slope = np.greater(x, 0), grad.dtype.type(alpha)
         if not 0 <= alpha <= 1:
             return as_exact(np.where(is_positive, grad, grad * slope), exact, device)
@@ -81,7 +81,7 @@ def _make_bias_add(node: Node, device: Device) -> KernelFunction:
         result = new_array(device, value.shape, value.dtype)
         if channels_first or xp is not np:
             return xp.add(value, bias, out=result)
-        return over_rows(np.add, value, bias, result)
+        return map_rows(np.add, value, bias, result)
 
     return run
 
@@ -92,7 +92,7 @@ def _make_bias_grad(node: Node, device: Device) -> KernelFunction:
     exact = node.outputs[0].dtype.numpy
 
     def run(grad: Any) -> Any:
-        grad = widened(grad)
+        grad = widen_value(grad)
         if xp is not np:  # one launch takes all axes; NumPy is fast along one of them at a time
             channel = 1 if channels_first else grad.ndim - 1
             axes = tuple([axis for axis in range(grad.ndim) if axis != channel])
@@ -100,7 +100,7 @@ def _make_bias_grad(node: Node, device: Device) -> KernelFunction:
         if channels_first:
             batch, channels = grad.shape[:2]
             remaining = -1 if grad.size else 0
-            inner = summed(grad.reshape(batch, channels, remaining), 2, 3)
+            inner = sum_axes(grad.reshape(batch, channels, remaining), 2, 3)
             return column_sums(inner).astype(exact)
         matrix = grad.reshape(-1, grad.shape[-1]) if grad.size else grad.reshape(0, grad.shape[-1])
         return column_sums(matrix).astype(exact)
@@ -118,7 +118,7 @@ def _make_l2(node: Node, device: Device) -> KernelFunction:
     exact = node.outputs[0].dtype.numpy
 
     def run(t: Any) -> Any:
-        flat = widened(t).reshape(-1)
+        flat = widen_value(t).reshape(-1)
         half = squares(flat) * flat.dtype.type(0.5)
         return half if half.dtype == exact else half.astype(exact)
 
@@ -155,16 +155,16 @@ def _maxima(logits: Array) -> Array:
 def row_sums(values: Array) -> Array:
     """Return the sum of each row, keeping the axis."""
     axis = values.ndim - 1
-    sums: Array = summed(values, axis, axis + 1).reshape(*values.shape[:-1], 1)
+    sums: Array = sum_axes(values, axis, axis + 1).reshape(*values.shape[:-1], 1)
     return sums
 
 
-def _shifted(logits: Array, device: Device) -> Array:
+def _shift_logits(logits: Array, device: Device) -> Array:
     """Return the logits minus the maximum of their row, in a new array.
 
     Float32 for narrow types.
     """
-    logits = widened(logits)
+    logits = widen_value(logits)
     result = new_array(device, logits.shape, logits.dtype)
     if logits.size:
         # Softmax does not change if a row is shifted. After subtracting the maximum, no exponential
@@ -178,7 +178,7 @@ def _make_softmax(node: Node, device: Device) -> KernelFunction:
     exact = node.outputs[0].dtype.numpy
 
     def run(logits: Any) -> Any:
-        result = _shifted(logits, device)
+        result = _shift_logits(logits, device)
         np.exp(result, out=result)
         np.divide(result, row_sums(result), out=result)
         return contiguous(result, exact, device)
@@ -191,7 +191,7 @@ def _make_log_softmax(node: Node, device: Device) -> KernelFunction:
     exact = node.outputs[0].dtype.numpy
 
     def run(logits: Any) -> Any:
-        result = _shifted(logits, device)
+        result = _shift_logits(logits, device)
         # The logarithm of the softmax itself would be -inf where a probability underflows.
         powers = new_array(device, result.shape, result.dtype)
         np.exp(result, out=powers)
@@ -206,7 +206,7 @@ def _make_cross_entropy(node: Node, device: Device) -> KernelFunction:
     exact = node.outputs[0].dtype.numpy
 
     def run(logits: Any, labels: Any) -> Any:
-        labels = widened(labels)
+        labels = widen_value(labels)
         if logits.ndim != 2 or labels.ndim != 2:
             raise errors.InvalidArgumentError(
                 f"logits and labels must have rank 2, got shapes {list(logits.shape)} and "
@@ -215,13 +215,13 @@ def _make_cross_entropy(node: Node, device: Device) -> KernelFunction:
         if logits.shape != labels.shape:
             shape = shape_of_losses(logits, labels)
             logits, labels = np.broadcast_to(logits, shape), np.broadcast_to(labels, shape)
-        shifted = _shifted(logits, device)
+        shifted = _shift_logits(logits, device)
         backprop = new_array(device, shifted.shape, shifted.dtype)
         np.exp(shifted, out=backprop)
         total = row_sums(backprop)
         np.subtract(np.log(total), shifted, out=shifted)
         np.multiply(shifted, labels, out=shifted)
-        loss = summed(shifted, 1, 2)
+        loss = sum_axes(shifted, 1, 2)
         np.divide(backprop, total, out=backprop)
         np.subtract(backprop, labels, out=backprop)
         return contiguous(loss, exact, device), contiguous(backprop, exact, device)
@@ -249,7 +249,7 @@ def _make_sparse_cross_entropy(node: Node, device: Device) -> KernelFunction:
         batch, classes = logits.shape
         index = np.arange(0, batch * classes, classes or 1, dtype=np.intp)
         np.add(index, labels, out=index, casting="unsafe")
-        backprop = _shifted(logits, device)
+        backprop = _shift_logits(logits, device)
         flat = backprop.reshape(-1)
         # Read before the exponentials overwrite the shifted logits.
         selected = flat.take(index)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.kernels.common import new_array, over_rows, widened
+from weft_exec.kernels.common import map_rows, new_array, widen_value
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.kernels.sliding import (
     Array,
@@ -28,7 +28,7 @@ _BACKWARD = ("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3
 
 def _matrix(value: Array, data_format: str, device: Device) -> tuple[Array, tuple[int, ...]]:
     """Return a matrix (pixels, channels) in C order, and the shape with the channels last."""
-    last = widened(channels_last(value, data_format))
+    last = widen_value(channels_last(value, data_format))
     flat = contiguous(last, last.dtype, device).reshape(prod(last.shape[:-1]), last.shape[-1])
     return flat, last.shape
 
@@ -60,10 +60,10 @@ def _make_batch_norm(node: Node, device: Device) -> KernelFunction:
             unbiased = variance * variance.dtype.type(count / max(count - 1, 1))
         else:
             check_vectors(op, shape[-1], mean, variance)
-            over_rows(np.subtract, flat, mean, result)
+            map_rows(np.subtract, flat, mean, result)
         factor = scale / np.sqrt(variance + variance.dtype.type(epsilon))
-        over_rows(np.multiply, result, factor, result)
-        over_rows(np.add, result, offset, result)
+        map_rows(np.multiply, result, factor, result)
+        map_rows(np.add, result, offset, result)
         y = from_channels_last(result.reshape(shape), data_format, exact, device)
         kind = scale.dtype
         mean, variance = mean.astype(kind, copy=False), variance.astype(kind, copy=False)
@@ -77,7 +77,7 @@ def _moments(flat: Array, centered: Array) -> tuple[Array, Array]:
     """Return the mean and variance of the columns; store the rows minus the mean in `centered`."""
     count = flat.dtype.type(flat.shape[0])
     mean = column_sums(flat) / count  # NaN of no rows
-    over_rows(np.subtract, flat, mean, centered)
+    map_rows(np.subtract, flat, mean, centered)
     return mean, column_sums(np.square(centered)) / count
 
 
@@ -103,18 +103,18 @@ def _make_batch_norm_grad(node: Node, device: Device) -> KernelFunction:
             )  # NaN where they are its own
         inverse = 1 / np.sqrt(variance + variance.dtype.type(epsilon))
         result = new_array(device, flat.shape, flat.dtype)
-        centered = over_rows(np.subtract, flat, mean, new_array(device, flat.shape, flat.dtype))
+        centered = map_rows(np.subtract, flat, mean, new_array(device, flat.shape, flat.dtype))
         np.multiply(upstream, centered, out=result)
         by_offset = column_sums(upstream)
         by_scale = column_sums(result) * inverse
         if training:
             count = flat.dtype.type(max(flat.shape[0], 1))
-            over_rows(np.multiply, centered, inverse * by_scale / count, centered)
-            over_rows(np.subtract, upstream, by_offset / count, result)
+            map_rows(np.multiply, centered, inverse * by_scale / count, centered)
+            map_rows(np.subtract, upstream, by_offset / count, result)
             np.subtract(result, centered, out=result)
-            over_rows(np.multiply, result, scale * inverse, result)
+            map_rows(np.multiply, result, scale * inverse, result)
         else:
-            over_rows(np.multiply, upstream, scale * inverse, result)
+            map_rows(np.multiply, upstream, scale * inverse, result)
         by_x = from_channels_last(result.reshape(shape), data_format, exact, device)
         kind = scale.dtype
         empty = np.empty(0, kind)
@@ -155,8 +155,8 @@ class _Neighbours:
         band = self._band
         if band is None or band.shape[0] != channels or band.dtype != dtype:
             index = np.arange(channels)
-            near = np.abs(index[:, None] - index) <= self.radius
-            band = self._band = near.astype(dtype)
+            is_neighbor = np.abs(index[:, None] - index) <= self.radius
+            band = self._band = is_neighbor.astype(dtype)
         return band
 
     def norms(self, flat: Array) -> Array:
@@ -185,13 +185,13 @@ def _check_images(op: str, x: Any) -> None:
 
 @kernel("LRN", heavy=True)
 def _make_lrn(node: Node, device: Device) -> KernelFunction:
-    near, exact = _Neighbours(node), node.outputs[0].dtype.numpy
+    neighbors, exact = _Neighbours(node), node.outputs[0].dtype.numpy
 
     def run(x: Any) -> Any:
         _check_images(node.type, x)
         flat, shape = _matrix(x, "NHWC", device)
         result = new_array(device, flat.shape, flat.dtype)
-        np.multiply(flat, near.power(near.norms(flat)), out=result)
+        np.multiply(flat, neighbors.power(neighbors.norms(flat)), out=result)
         return contiguous(result.reshape(shape), exact, device)
 
     return run
@@ -199,18 +199,18 @@ def _make_lrn(node: Node, device: Device) -> KernelFunction:
 
 @kernel("LRNGrad", heavy=True)
 def _make_lrn_grad(node: Node, device: Device) -> KernelFunction:
-    near, exact = _Neighbours(node), node.outputs[0].dtype.numpy
+    neighbors, exact = _Neighbours(node), node.outputs[0].dtype.numpy
 
     def run(grad: Any, x: Any, y: Any) -> Any:
         _check_images(node.type, x)
         upstream, _ = _matrix(grad, "NHWC", device)
         flat, shape = _matrix(x, "NHWC", device)
-        norms = near.norms(flat)
+        norms = neighbors.norms(flat)
         result = new_array(device, flat.shape, flat.dtype)
-        np.multiply(upstream, near.power(norms), out=result)
-        shares = near.sums(upstream * _matrix(y, "NHWC", device)[0] / norms)
+        np.multiply(upstream, neighbors.power(norms), out=result)
+        shares = neighbors.sums(upstream * _matrix(y, "NHWC", device)[0] / norms)
         np.multiply(shares, flat, out=shares)
-        np.multiply(shares, flat.dtype.type(2 * near.alpha * near.beta), out=shares)
+        np.multiply(shares, flat.dtype.type(2 * neighbors.alpha * neighbors.beta), out=shares)
         np.subtract(result, shares, out=result)
         return contiguous(result.reshape(shape), exact, device)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.kernels.common import new_array, pooled
+from weft_exec.kernels.common import copy_to_pool, new_array
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
@@ -112,6 +112,6 @@ def _mirror_pad_grad(node: Node, device: Device) -> KernelFunction:
             if a:
                 inner[n - edge - a : n - edge] += transposed[b + n :][::-1]
             total = xp.moveaxis(inner, 0, axis)
-        return pooled(total, device)
+        return copy_to_pool(total, device)
 
     return run

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.kernels.array import sizes_of
-from weft_exec.kernels.common import constant_input, new_array, pooled
+from weft_exec.kernels.array import to_sizes
+from weft_exec.kernels.common import constant_input, copy_to_pool, new_array
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_graph.ops.permutation import check_permutation
 from weft_graph.ops.shape_rules import normal_axes, normal_axis
@@ -26,9 +26,9 @@ Array = np.ndarray[Any, Any]
 def _transpose(node: Node, device: Device) -> KernelFunction:
     xp = device.xp
     conjugate = node.type == "ConjugateTranspose" and node.inputs[0].dtype.is_complex
-    known = constant_input(node, 1)
-    if known is not None and known.ndim == 1 and node.inputs[0].dims is not None:
-        order = sizes_of(known)
+    permutation = constant_input(node, 1)
+    if permutation is not None and permutation.ndim == 1 and node.inputs[0].dims is not None:
+        order = to_sizes(permutation)
 
         def run_static(x: Any, perm: Any) -> Any:
             transposed = x.transpose(order)
@@ -37,7 +37,7 @@ def _transpose(node: Node, device: Device) -> KernelFunction:
         return run_static
 
     def run(x: Any, perm: Any) -> Any:
-        order = sizes_of(perm)
+        order = to_sizes(perm)
         check_permutation(order, x.ndim)
         transposed = x.transpose(order)
         return xp.conjugate(transposed) if conjugate else transposed
@@ -153,6 +153,6 @@ def _roll(node: Node, device: Device) -> KernelFunction:
             )
         for index in axes:
             normal_axis(index, x.ndim)
-        return pooled(xp.roll(x, tuple(shifts), tuple(axes)), device) if axes else x
+        return copy_to_pool(xp.roll(x, tuple(shifts), tuple(axes)), device) if axes else x
 
     return run

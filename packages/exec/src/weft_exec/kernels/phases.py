@@ -58,7 +58,7 @@ class Phases:
         result[:, low:high] = x[:, start : start + (high - low) * self._stride : self._stride]
         return result.reshape(-1)
 
-    def shifted(self, phases: list[Array], run: int) -> Iterator[Array]:
+    def iterate_taps(self, phases: list[Array], run: int) -> Iterator[Array]:
         """Yield for each tap an array with the inputs of all windows."""
         length = len(phases[0]) - (self._taps - 1) // self._stride * run
         for tap in range(self._taps):
@@ -66,7 +66,7 @@ class Phases:
             yield phases[tap % self._stride][start : start + length]
 
 
-def lowest(dtype: np.dtype[Any]) -> Any:
+def lowest_value(dtype: np.dtype[Any]) -> Any:
     """Return the lowest value of a type."""
     return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
 
@@ -86,17 +86,17 @@ def fold(
     step = max(1, block * rows // max(x.nbytes, 1))
     for start in range(0, rows, step):
         part = slice(start, min(start + step, rows))
-        first, *others = phases.shifted(phases.split(x[part], fill), run)
+        first, *remaining = phases.iterate_taps(phases.split(x[part], fill), run)
         total = np.empty((part.stop - start) * phases.width * run, x.dtype)
         folded = total[: len(first)]
-        if not others:
+        if not remaining:
             folded[...] = first
-        for index, other in enumerate(others):
+        for index, other in enumerate(remaining):
             function(folded if index else first, other, out=folded)
         yield part, total.reshape(-1, phases.width, run)
 
 
-def largest(
+def window_maxima(
     phases: Phases, x: Array, codes: Array | None, step: int, code: np.dtype[Any]
 ) -> tuple[Array, Array]:
     """Return the maximum of each window, and the code of its first position.
@@ -109,8 +109,8 @@ def largest(
     Returns: the maxima and the codes, both of shape (rows, width, run).
     """
     rows, _, run = x.shape
-    taps = phases.shifted(phases.split(x, lowest(x.dtype)), run)
-    marks = None if codes is None else phases.shifted(phases.split(codes, 0), run)
+    taps = phases.iterate_taps(phases.split(x, lowest_value(x.dtype)), run)
+    marks = None if codes is None else phases.iterate_taps(phases.split(codes, 0), run)
     shape = (rows, phases.width, run)
     best, argmax = np.empty(prod(shape), x.dtype), np.zeros(prod(shape), code)
     better: Array = np.empty(0)

@@ -105,7 +105,7 @@ class RandomStream(Resource):
         """Return True if the current step of this thread has used the stream."""
         return self in (current.executions or ())
 
-    def give_back(self, number: int) -> None:
+    def return_unused(self, number: int) -> None:
         """Undo an execution that has drawn no numbers, unless others have followed it."""
         with self._lock:
             if self.count == number + 1:
@@ -125,7 +125,7 @@ class RandomStream(Resource):
         self._bits.state = state
 
 
-def entropy() -> tuple[int, int]:
+def random_key() -> tuple[int, int]:
     """Return a random key from the system's entropy."""
     bits = int.from_bytes(os.urandom(16), "little")
     return bits & _MASK, bits >> 64
@@ -245,7 +245,7 @@ _CLASSES = 1 << 16
 """Number of probabilities that are processed together."""
 
 
-def classes(words: Words, logits: Array, result: Array) -> None:
+def draw_classes(words: Words, logits: Array, result: Array) -> None:
     """Draw classes with the probabilities softmax(logits), row by row, by inversion."""
     # Inversion takes one random number for each draw; the Gumbel trick would take one for each
     # class.

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.kernels.common import new_array, wide, widened
-from weft_exec.kernels.phases import SHORT, Phases, fold, largest, lowest
+from weft_exec.kernels.common import accumulation_dtype, new_array, widen_value
+from weft_exec.kernels.phases import SHORT, Phases, fold, lowest_value, window_maxima
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.kernels.sliding import Array, Sizes, contiguous, tap_slices
 from weft_graph.ops.pool import check_window
@@ -33,7 +33,7 @@ _MIN_BLOCKED_SIZE = 1 << 12
 """Number of elements below which the call overhead of NumPy exceeds the time of its loops."""
 
 
-class Fit:
+class PoolGeometry:
     """The geometry of a pool for inputs of one shape; immutable, because runs share kernels.
 
     Attributes:
@@ -127,17 +127,17 @@ class Pool:
             for axis, (k, s) in enumerate(zip(self.ksize, self.strides, strict=True))
             if k > 1 or s > 1
         ]
-        self._last: Fit | None = None
+        self._last: PoolGeometry | None = None
 
-    def fit(self, shape: Sizes) -> Fit:
+    def fit(self, shape: Sizes) -> PoolGeometry:
         """Return the geometry for inputs of a shape, which is cached."""
         result = self._last
         if result is None or result.shape != shape:
-            result = self._last = Fit(self, shape)
+            result = self._last = PoolGeometry(self, shape)
         return result
 
 
-def fold_windows(fit: Fit, x: Array, function: Callable[..., Any]) -> Array:
+def fold_windows(fit: PoolGeometry, x: Array, function: Callable[..., Any]) -> Array:
     """Apply `function` (maximum or add) over windows, axis by axis.
 
     Without axes return a view of x.
@@ -147,7 +147,7 @@ def fold_windows(fit: Fit, x: Array, function: Callable[..., Any]) -> Array:
     return x
 
 
-def _fold_axis(fit: Fit, x: Array, axis: int, function: Callable[..., Any]) -> Array:
+def _fold_axis(fit: PoolGeometry, x: Array, axis: int, function: Callable[..., Any]) -> Array:
     pool = fit.pool
     size, stride = x.shape[axis], pool.strides[axis]
     before, count = fit.before[axis], fit.counts[axis]
@@ -160,16 +160,16 @@ def _fold_axis(fit: Fit, x: Array, axis: int, function: Callable[..., Any]) -> A
         and x.size >= _MIN_BLOCKED_SIZE
         and x.flags.c_contiguous
     ):
-        fill = x.dtype.type(0) if function is np.add else lowest(x.dtype)
-        into = result.reshape(-1, count, run)
+        fill = x.dtype.type(0) if function is np.add else lowest_value(x.dtype)
+        out = result.reshape(-1, count, run)
         flat = x.reshape(-1, size, run)
         for rows, matches in fold(fit.phases(axis), flat, function, fill, _BLOCK_BYTES):
-            into[rows] = matches[:, :count]
+            out[rows] = matches[:, :count]
         return result
     lead = (slice(None),) * axis
-    places = [tap_slices(tap, size, stride, before, count) for tap in range(pool.ksize[axis])]
-    full_windows = [ins for outs, ins in places if outs == slice(0, count)]
-    partial = [(outs, ins) for outs, ins in places if outs != slice(0, count)]
+    tap_ranges = [tap_slices(tap, size, stride, before, count) for tap in range(pool.ksize[axis])]
+    full_windows = [ins for outs, ins in tap_ranges if outs == slice(0, count)]
+    partial = [(outs, ins) for outs, ins in tap_ranges if outs != slice(0, count)]
     # The tap at `before` is inside the input for every window, so `whole` is never empty.
     if len(full_windows) == 1:
         np.copyto(result, x[(*lead, full_windows[0])])
@@ -245,7 +245,7 @@ class _Winners:
 
     __slots__ = ("lost", "places")
 
-    def __init__(self, fit: Fit, x: Array, y: Array) -> None:
+    def __init__(self, fit: PoolGeometry, x: Array, y: Array) -> None:
         pool = fit.pool
         self.lost: Array | None = None
         index = _first_largest(fit, x, y)
@@ -258,18 +258,18 @@ class _Winners:
         if missing is not None and missing.any():
             self.lost = missing.reshape(rows, -1)
         table, origins = fit.offsets
-        places = new_array(pool.device, y.shape, table.dtype)
-        np.take(table, index, out=places, mode="clip")
-        np.add(places, origins, out=places)
-        self.places = places.reshape(rows, -1)
+        positions = new_array(pool.device, y.shape, table.dtype)
+        np.take(table, index, out=positions, mode="clip")
+        np.add(positions, origins, out=positions)
+        self.places = positions.reshape(rows, -1)
 
     def scatter(self, grad: Array, target: Array) -> None:
         """Add each window's element of `grad` to `target` at its maximum."""
-        places, values = self._flat_positions(target), grad.reshape(-1)
+        positions, values = self._flat_positions(target), grad.reshape(-1)
         if self.lost is not None:
             mask = ~self.lost.reshape(-1)
-            places, values = places[mask], values[mask]
-        np.add.at(target.reshape(-1), places, values)
+            positions, values = positions[mask], values[mask]
+        np.add.at(target.reshape(-1), positions, values)
 
     def gather(self, source: Array, target: Array) -> None:
         """Copy the element of `source` at each window's maximum to `target`."""
@@ -292,7 +292,7 @@ def _differ(a: Array, b: Array, out: Array) -> None:
     out &= ~(np.isnan(a) & np.isnan(b))
 
 
-def _first_largest(fit: Fit, x: Array, y: Array) -> Array | None:
+def _first_largest(fit: PoolGeometry, x: Array, y: Array) -> Array | None:
     """Return the number of the first tap with the maximum, found axis by axis from the last one.
 
     Return None if that is ambiguous, because an output is not a maximum, is a NaN, or equals the
@@ -309,19 +309,21 @@ def _first_largest(fit: Fit, x: Array, y: Array) -> Array | None:
         flat = (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]))
         marks = None if argmax is None else argmax.reshape(flat)
         phases = fit.phases(axis)
-        best, argmax = largest(phases, best.reshape(flat), marks, step, code)
+        best, argmax = window_maxima(phases, best.reshape(flat), marks, step, code)
         shape[axis] = phases.width
         crop[axis] = slice(fit.counts[axis])
         step *= pool.ksize[axis]
     if argmax is None:
         return None
     result = best.reshape(shape)[tuple(crop)]
-    if not np.array_equal(result, y) or (y == lowest(y.dtype)).any():
+    if not np.array_equal(result, y) or (y == lowest_value(y.dtype)).any():
         return None
     return argmax.reshape(shape)[tuple(crop)]
 
 
-def _first_match(fit: Fit, x: Array, y: Array, differ: Callable[..., Any]) -> tuple[Array, Array]:
+def _first_match(
+    fit: PoolGeometry, x: Array, y: Array, differ: Callable[..., Any]
+) -> tuple[Array, Array]:
     """Return the number of the first tap that equals the output, and a mask where none does."""
     pool, device = fit.pool, fit.pool.device
     missing = new_array(device, y.shape, np.dtype(np.bool_))
@@ -339,7 +341,7 @@ def _first_match(fit: Fit, x: Array, y: Array, differ: Callable[..., Any]) -> tu
     return index, missing
 
 
-def _image_blocks(fit: Fit, x: Array) -> list[tuple[slice, slice]]:
+def _image_blocks(fit: PoolGeometry, x: Array) -> list[tuple[slice, slice]]:
     """Yield parts of input and output along the first axis that fit the cache."""
     batch = x.shape[0]
     if not fit.pool.per_image or x.nbytes <= _BLOCK_BYTES:
@@ -349,7 +351,7 @@ def _image_blocks(fit: Fit, x: Array) -> list[tuple[slice, slice]]:
 
 
 def _make_max_grad(pool: Pool, node: Node, device: Device) -> KernelFunction:
-    dtype, exact = wide(node.outputs[0].dtype), node.outputs[0].dtype.numpy
+    dtype, exact = accumulation_dtype(node.outputs[0].dtype), node.outputs[0].dtype.numpy
 
     def run(x: Any, y: Any, grad: Any) -> Any:
         fit = pool.fit(x.shape)
@@ -403,13 +405,13 @@ def _make_argmax(node: Node, device: Device) -> KernelFunction:
             return np.empty(fit.counts, x.dtype), np.empty(fit.counts, exact)
         y = fold_windows(fit, x, np.maximum)
         y = x.copy() if y is x else y
-        places = _Winners(fit, x, y).places.reshape(y.shape)
+        positions = _Winners(fit, x, y).places.reshape(y.shape)
         image = prod(x.shape[1:])
         if not pool.per_image:
-            places %= image
+            positions %= image
         if with_batch:
-            places += (np.arange(x.shape[0]) * image).reshape(-1, 1, 1, 1)
-        return y, contiguous(places, exact, device)
+            positions += (np.arange(x.shape[0]) * image).reshape(-1, 1, 1, 1)
+        return y, contiguous(positions, exact, device)
 
     return run
 
@@ -417,7 +419,7 @@ def _make_argmax(node: Node, device: Device) -> KernelFunction:
 @kernel("MaxPoolGradWithArgmax", heavy=True)
 def _make_argmax_grad(node: Node, device: Device) -> KernelFunction:
     pool = Pool(node, device)
-    dtype, exact = wide(node.outputs[0].dtype), node.outputs[0].dtype.numpy
+    dtype, exact = accumulation_dtype(node.outputs[0].dtype), node.outputs[0].dtype.numpy
     with_batch = node.attrs["include_batch_in_index"]
 
     def run(x: Any, grad: Any, argmax: Any) -> Any:
@@ -426,17 +428,17 @@ def _make_argmax_grad(node: Node, device: Device) -> KernelFunction:
         fit.require("argmax", argmax.shape, fit.counts)
         result = new_array(device, x.shape, dtype)
         result.fill(0)
-        places = argmax.astype(np.intp)
+        positions = argmax.astype(np.intp)
         image = prod(x.shape[1:])
         if not with_batch:
-            places += (np.arange(x.shape[0]) * image).reshape(-1, 1, 1, 1)
-        if places.size and not 0 <= places.min() <= places.max() < result.size:
+            positions += (np.arange(x.shape[0]) * image).reshape(-1, 1, 1, 1)
+        if positions.size and not 0 <= positions.min() <= positions.max() < result.size:
             raise errors.InvalidArgumentError(
                 f"MaxPoolGradWithArgmax requires argmax in [0, {result.size}), "
-                f"got values from {places.min()} to {places.max()}"
+                f"got values from {positions.min()} to {positions.max()}"
             )
         values = contiguous(grad, dtype, device).reshape(-1)
-        np.add.at(result.reshape(-1), places.reshape(-1), values)
+        np.add.at(result.reshape(-1), positions.reshape(-1), values)
         return contiguous(result, exact, device)
 
     return run
@@ -445,7 +447,7 @@ def _make_argmax_grad(node: Node, device: Device) -> KernelFunction:
 # -------------------------------------------------------------------------------- means
 
 
-def _window_sizes(fit: Fit, dtype: np.dtype[Any]) -> Any:
+def _window_sizes(fit: PoolGeometry, dtype: np.dtype[Any]) -> Any:
     """Return the number of positions of each window that are inside the input."""
     total: Any = dtype.type(1)
     pool, rank = fit.pool, len(fit.shape)
@@ -453,8 +455,8 @@ def _window_sizes(fit: Fit, dtype: np.dtype[Any]) -> Any:
         positions = np.arange(fit.counts[axis]) * pool.strides[axis] - fit.before[axis]
         low = np.maximum(positions, 0)
         high = np.minimum(positions + pool.ksize[axis], fit.shape[axis])
-        inside = (high - low).astype(dtype)
-        total = total * inside.reshape((-1,) + (1,) * (rank - 1 - axis))
+        window_sizes = (high - low).astype(dtype)
+        total = total * window_sizes.reshape((-1,) + (1,) * (rank - 1 - axis))
     if isinstance(total, np.ndarray) and total.size and (total == total.flat[0]).all():
         return dtype.type(total.flat[0])
     return total
@@ -469,7 +471,7 @@ def _make_avg(node: Node, device: Device) -> KernelFunction:
         fit = pool.fit(x.shape)
         if 0 in fit.counts:
             return np.empty(fit.counts, x.dtype)
-        x = widened(x)
+        x = widen_value(x)
         total = fold_windows(fit, x, np.add)
         target = new_array(device, total.shape, total.dtype) if total is x else total
         np.divide(total, _window_sizes(fit, x.dtype), out=target)
@@ -487,7 +489,7 @@ def _make_avg_grad(node: Node, device: Device) -> KernelFunction:
         shape = tuple(int(n) for n in sizes)
         fit = pool.fit(shape)
         fit.require("grad", grad.shape, fit.counts)
-        grad = widened(grad)
+        grad = widen_value(grad)
         part = np.divide(grad, _window_sizes(fit, grad.dtype))
         for axis in reversed(pool.active):
             part = _broadcast_windows(fit, part, axis)
@@ -496,7 +498,7 @@ def _make_avg_grad(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-def _broadcast_windows(fit: Fit, grad: Array, axis: int) -> Array:
+def _broadcast_windows(fit: PoolGeometry, grad: Array, axis: int) -> Array:
     """Add each window's value to all of its positions along one axis."""
     pool, size = fit.pool, fit.shape[axis]
     shape = (*grad.shape[:axis], size, *grad.shape[axis + 1 :])

@@ -199,7 +199,7 @@ def _power(x: Any, y: Any, out: Array | None = None) -> Any:
 # ------------------------------------------------------------------------------ refusals
 
 
-def _dividing(divide: Function, op: str) -> Function:
+def _make_divider(divide: Function, op: str) -> Function:
     def run(x: Any, y: Any, **out: Any) -> Any:
         if not y.all() and x.size:
             raise errors.InvalidArgumentError(f"{op}: integer division by zero")
@@ -208,7 +208,7 @@ def _dividing(divide: Function, op: str) -> Function:
     return run
 
 
-def _inverting(invert: Function, op: str) -> Function:
+def _make_inverter(invert: Function, op: str) -> Function:
     def run(x: Any, **out: Any) -> Any:
         if not x.all():
             raise errors.InvalidArgumentError(f"{op}: integer division by zero")
@@ -217,7 +217,7 @@ def _inverting(invert: Function, op: str) -> Function:
     return run
 
 
-def _raising(power: Function, op: str) -> Function:
+def _make_power(power: Function, op: str) -> Function:
     def run(x: Any, y: Any, **out: Any) -> Any:
         if (y < 0).any():
             raise errors.InvalidArgumentError(
@@ -229,9 +229,9 @@ def _raising(power: Function, op: str) -> Function:
 
 
 _REFUSALS: Final = {
-    **dict.fromkeys(("div", "floor_div", "floor_mod", "trunc_mod"), _dividing),
-    "reciprocal": _inverting,
-    "pow": _raising,
+    **dict.fromkeys(("div", "floor_div", "floor_mod", "trunc_mod"), _make_divider),
+    "reciprocal": _make_inverter,
+    "pow": _make_power,
 }
 """Checks of integer operands for which a primitive has no result."""
 

@@ -9,7 +9,7 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 
-def element(value: Any, quote: bool = False) -> str:
+def format_element(value: Any, quote: bool = False) -> str:
     """Format one element: floats in the shortest form that reads back equal, bools as 0 and 1."""
     if isinstance(value, bytes):
         text = value.decode(errors="backslashreplace")
@@ -37,7 +37,7 @@ def summarize(value: Any, limit: int) -> str:
     """Format the first `limit` elements, with rows in brackets; a negative limit formats all."""
     array = np.asarray(value)
     if array.ndim == 0:
-        return element(array[()])
+        return format_element(array[()])
     budget = array.size if limit < 0 else limit
     text, _ = _rows(array, budget)
     return text + ("..." if budget < array.size else "")
@@ -46,7 +46,7 @@ def summarize(value: Any, limit: int) -> str:
 def _rows(array: Array, budget: int) -> tuple[str, int]:
     if array.ndim == 1:
         head = array[:budget]
-        return " ".join(element(item) for item in head), budget - len(head)
+        return " ".join(format_element(item) for item in head), budget - len(head)
     parts = []
     for row in array:
         if budget <= 0:
@@ -62,15 +62,17 @@ def summarize_ends(value: Any, ends: int) -> str:
     A negative number formats all.
     """
     array = np.asarray(value)
-    return element(array[()]) if array.ndim == 0 else _nested(array, ends, 1)
+    return format_element(array[()]) if array.ndim == 0 else _nested(array, ends, 1)
 
 
 def _nested(array: Array, ends: int, depth: int) -> str:
     if array.ndim == 0:
-        return element(array[()], quote=True)
+        return format_element(array[()], quote=True)
     count = len(array)
     is_complete = ends < 0 or count <= 2 * ends
-    places = list(range(count)) if is_complete else [*range(ends), -1, *range(count - ends, count)]
-    parts = ["..." if i < 0 else _nested(array[i, ...], ends, depth + 1) for i in places]
+    positions = (
+        list(range(count)) if is_complete else [*range(ends), -1, *range(count - ends, count)]
+    )
+    parts = ["..." if i < 0 else _nested(array[i, ...], ends, depth + 1) for i in positions]
     between = " " if array.ndim == 1 else "\n" * (array.ndim - 1) + " " * depth
     return f"[{between.join(parts)}]"

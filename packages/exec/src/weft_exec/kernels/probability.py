@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from weft_exec.kernels.common import Array
-from weft_exec.kernels.special import blocked, erf, erfc, igamma, igammac, lgamma
+from weft_exec.kernels.special import apply_in_blocks, erf, erfc, igamma, igammac, lgamma
 
 _STEPS = {np.dtype(np.float32): 1, np.dtype(np.float64): 2}
 """Maximum number of steps of Halley's method, each of which cubes an error below 1e-3."""
@@ -48,7 +48,7 @@ def _tail(p: Array, steps: int) -> Any:
     return -x
 
 
-@blocked
+@apply_in_blocks
 def erfinv(y: Array) -> Any:
     """Compute the inverse of the error function; infinite at -1 and 1, NaN beyond."""
     wide, steps = y.astype(np.float64), _STEPS[y.dtype]
@@ -61,7 +61,7 @@ def erfinv(y: Array) -> Any:
     return result
 
 
-@blocked
+@apply_in_blocks
 def ndtri(p: Array) -> Any:
     """Compute the quantile function of the normal distribution; infinite at 0 and 1, NaN beyond."""
     wide, steps = p.astype(np.float64), _STEPS[p.dtype]
@@ -99,14 +99,14 @@ def _fraction(a: Array, b: Array, x: Array) -> Any:
         d, c = 1 / _safe(1 + odd * d), _safe(1 + odd / c)
         change = d * c
         total = total * change
-        going = np.abs(change - 1) > 5e-16  # two units in the last place
-        left = np.count_nonzero(going)
+        is_active = np.abs(change - 1) > 5e-16  # two units in the last place
+        left = np.count_nonzero(is_active)
         if not left:
             break
         # Most converge within ten steps, a few need hundreds: drop elements that have converged.
-        if 2 * left <= going.size:
+        if 2 * left <= is_active.size:
             result[where] = total
-            a, b, x, c, d, total, where = (v[going] for v in (a, b, x, c, d, total, where))
+            a, b, x, c, d, total, where = (v[is_active] for v in (a, b, x, c, d, total, where))
     result[where] = total
     return result
 
@@ -146,25 +146,25 @@ def _beta(a: Array, b: Array, x: Array) -> Any:
     for selected, function in ((moderate, _moderate), (both, _beta_both_large)):
         if selected.any():
             result[selected] = function(a[selected], b[selected], x[selected])
-    one = ~moderate & ~both & (b >= a)
-    if one.any():
-        few, many, index = a[one], b[one], x[one]
-        result[one] = igamma(few, -(many + (few - 1) / 2) * np.log1p(-index))
+    is_swapped = ~moderate & ~both & (b >= a)
+    if is_swapped.any():
+        a_subset, b_subset, index = a[is_swapped], b[is_swapped], x[is_swapped]
+        result[is_swapped] = igamma(a_subset, -(b_subset + (a_subset - 1) / 2) * np.log1p(-index))
     other = ~moderate & ~both & (b < a)
     if other.any():
-        few, many, index = b[other], a[other], x[other]
-        result[other] = igammac(few, -(many + (few - 1) / 2) * np.log(index))
+        a_subset, b_subset, index = b[other], a[other], x[other]
+        result[other] = igammac(a_subset, -(b_subset + (a_subset - 1) / 2) * np.log(index))
     return result
 
 
-@blocked
+@apply_in_blocks
 def betainc(a: Array, b: Array, x: Array) -> Any:
     """Compute the regularized incomplete beta function; NaN unless a, b > 0 and 0 <= x <= 1."""
     wide_a, wide_b, wide_x = (value.astype(np.float64) for value in (a, b, x))
     valid = (wide_a > 0) & (wide_b > 0) & np.isfinite(wide_a) & np.isfinite(wide_b)
     valid &= (wide_x >= 0) & (wide_x <= 1)
     result = np.where(valid, np.where(wide_x < 0.5, 0.0, 1.0), np.nan)
-    inside = valid & (wide_x > 0) & (wide_x < 1)
-    if inside.any():
-        result[inside] = _beta(wide_a[inside], wide_b[inside], wide_x[inside])
+    is_inside = valid & (wide_x > 0) & (wide_x < 1)
+    if is_inside.any():
+        result[is_inside] = _beta(wide_a[is_inside], wide_b[is_inside], wide_x[is_inside])
     return result

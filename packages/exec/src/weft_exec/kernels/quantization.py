@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from weft_exec.kernels.common import as_exact, new_array, wide, with_sign_of
+from weft_exec.kernels.common import accumulation_dtype, as_exact, copy_sign, new_array
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
@@ -42,7 +42,7 @@ def round_away(xp: Any, x: Any) -> Any:
     # 0.5 to 1, since the sum is rounded.
     kind = x.dtype.type
     half = np.nextafter(kind(0.5), kind(0))
-    offset = with_sign_of(half, x) if xp is np else xp.sign(x) * half  # NumPy's sign is slow
+    offset = copy_sign(half, x) if xp is np else xp.sign(x) * half  # NumPy's sign is slow
     offset += x
     return xp.trunc(offset)
 
@@ -81,7 +81,7 @@ def _fill_in_blocks(
 # ---------------------------------------------------------------------- fake quantization
 
 
-class _Nudged(NamedTuple):
+class _NudgedRange(NamedTuple):
     """A range in which 0 is exactly representable."""
 
     low: Any
@@ -91,7 +91,7 @@ class _Nudged(NamedTuple):
     zero: Any
 
 
-def _nudge(xp: Any, node: Node, low: Any, high: Any) -> _Nudged:
+def _nudge(xp: Any, node: Node, low: Any, high: Any) -> _NudgedRange:
     """Shift a range so that 0 is exactly representable; the range [0, 0] has the scale 0."""
     first = F32(1 if node.attrs["narrow_range"] else 0)
     last = F32(2 ** node.attrs["num_bits"] - 1)
@@ -99,10 +99,10 @@ def _nudge(xp: Any, node: Node, low: Any, high: Any) -> _Nudged:
     one = xp.where(scale == 0, F32(1), scale)
     zero = round_away(xp, clip(xp, first - low / one, first, last))
     low, high, inverse = (first - zero) * scale, (last - zero) * scale, F32(1) / one
-    return _Nudged(low, high, scale, inverse, xp.floor(-low * inverse + F32(0.5)))
+    return _NudgedRange(low, high, scale, inverse, xp.floor(-low * inverse + F32(0.5)))
 
 
-def _fake(device: Device, x: Any, nudged: _Nudged) -> Any:
+def _fake(device: Device, x: Any, nudged: _NudgedRange) -> Any:
     xp = device.xp
 
     def fill(x: Any, y: Any, low: Any, high: Any, scale: Any, inverse: Any, zero: Any) -> None:
@@ -169,22 +169,22 @@ def _fake_vars_gradient(node: Node, device: Device) -> KernelFunction:
         nudged = _nudge(xp, node, low, high)
         is_empty = (low == 0) & (high == 0)  # such a range passes all gradients on
         ends = xp.where(is_empty, -inf, nudged.low), xp.where(is_empty, inf, nudged.high)
-        inside, sums = new_array(device, x.shape, np.dtype(F32)), list[Any]()
+        is_inside, sums = new_array(device, x.shape, np.dtype(F32)), list[Any]()
 
-        def fill(grad: Any, x: Any, inside: Any, low: Any, high: Any) -> None:
+        def fill(grad: Any, x: Any, is_inside: Any, low: Any, high: Any) -> None:
             below, above = x < low, x > high
-            xp.multiply(grad, ~(below | above), out=inside)
+            xp.multiply(grad, ~(below | above), out=is_inside)
             parts = [grad * below, grad * above]
             for total, part in zip(sums, parts, strict=False):
                 total[: part.size] += part
             sums.extend(parts[len(sums) :])
 
-        _fill_in_blocks(xp, fill, [grad, x, inside], ends)
+        _fill_in_blocks(xp, fill, [grad, x, is_inside], ends)
         if per_channel:
             width = x.shape[-1]
             rows = (sums[0].size // max(width, 1), width)
-            return inside, *(total.reshape(rows).sum(0) for total in sums)
-        return inside, *(total.sum() for total in sums)
+            return is_inside, *(total.reshape(rows).sum(0) for total in sums)
+        return is_inside, *(total.sum() for total in sums)
 
     return run
 
@@ -198,7 +198,7 @@ def limits(dtype: DType) -> tuple[float, float]:
     return float(info.min), float(info.max)
 
 
-def along(op: str, axis: int, x: Any, *ends: Any) -> list[Any]:
+def reshape_along(op: str, axis: int, x: Any, *ends: Any) -> list[Any]:
     """Return the ends of ranges, shaped to broadcast along an axis of x.
 
     Axis -1 means a single range.
@@ -222,11 +222,11 @@ def to_integers(xp: Any, x: Any, dtype: DType) -> Any:
     """
     if dtype.size == 4:  # float32 has no 2 ** 31 - 1
         x = x.astype(np.float64)
-    low, high = (_repeated(xp, end, x) for end in limits(dtype))
+    low, high = (_repeat_number(xp, end, x) for end in limits(dtype))
     return xp.minimum(xp.fmax(x, low), high).astype(dtype.numpy)
 
 
-def _repeated(xp: Any, number: float, like: Any) -> Any:
+def _repeat_number(xp: Any, number: float, like: Any) -> Any:
     """Repeat a number to a block's size: a minimum with a scalar is three times slower."""
     if xp is not np or not 1 < like.size <= _BLOCK:
         return number
@@ -246,7 +246,7 @@ def _quantize(node: Node, device: Device) -> KernelFunction:
 
     def run(x: Any, low: Any, high: Any) -> Any:
         shape = low.shape
-        low, high = along("QuantizeV2", axis, x, low, high)
+        low, high = reshape_along("QuantizeV2", axis, x, low, high)
         if not bool((low <= high).all()):
             raise errors.InvalidArgumentError(
                 f"QuantizeV2 requires min_range <= max_range, got {low.min()} and {high.max()}"
@@ -322,7 +322,7 @@ def _dequantize(node: Node, device: Device) -> KernelFunction:
     minimum, limit = limits(dtype)
 
     def run(x: Any, low: Any, high: Any) -> Any:
-        low, high = along("Dequantize", axis, x, low, high)
+        low, high = reshape_along("Dequantize", axis, x, low, high)
         y = x.astype(F32)
         if mode == "SCALED":
             first = F32(minimum + 1 if attrs["narrow_range"] else minimum)
@@ -386,7 +386,11 @@ def _round_to(
 @kernel("QuantizeAndDequantizeV3", device=ARRAY_DEVICE, host=("num_bits",))
 def _round(node: Node, device: Device) -> KernelFunction:
     op, attrs, exact = node.type, node.attrs, node.outputs[0].dtype.numpy
-    has_range, axis, kind = attrs["range_given"], attrs.get("axis", -1), wide(node.outputs[0].dtype)
+    has_range, axis, kind = (
+        attrs["range_given"],
+        attrs.get("axis", -1),
+        accumulation_dtype(node.outputs[0].dtype),
+    )
     ends = [exact.type(attrs[key]) for key in ("input_min", "input_max") if key in attrs]
     minimum = 2 if attrs["signed_input"] else 1
 
@@ -396,7 +400,7 @@ def _round(node: Node, device: Device) -> KernelFunction:
             raise errors.InvalidArgumentError(
                 f"{op} requires num_bits from {minimum} to 63, got {int(bits)}"
             )
-        low, high = along(op, axis, x, low, high)
+        low, high = reshape_along(op, axis, x, low, high)
         x = x.astype(kind, copy=False)
         if not x.size:
             return x.astype(exact)
@@ -421,9 +425,9 @@ def _round_grad(node: Node, device: Device) -> KernelFunction:
     def run(grad: Any, x: Any, low: Any, high: Any) -> Any:
         require_shape(op, "gradients", grad, x.shape)
         zeros = xp.zeros(low.shape, x.dtype)
-        low, high = along(op, axis, x, low, high)
-        inside = (x >= low) & (x <= high)
-        return xp.where(inside, grad, xp.zeros((), x.dtype)), zeros, zeros.copy()
+        low, high = reshape_along(op, axis, x, low, high)
+        is_inside = (x >= low) & (x <= high)
+        return xp.where(is_inside, grad, xp.zeros((), x.dtype)), zeros, zeros.copy()
 
     return run
 
@@ -433,10 +437,12 @@ def _round_grad(node: Node, device: Device) -> KernelFunction:
 
 def requantize(xp: Any, x: Any, dtype: DType, ends: Any, target: DType, expected: Any) -> Any:
     """Convert integers of one range to those of another range with the nearest values."""
-    return to_integers(xp, integers(xp, numbers(xp, x, dtype, *ends), target, *expected), target)
+    return to_integers(
+        xp, quantize_values(xp, dequantize_values(xp, x, dtype, *ends), target, *expected), target
+    )
 
 
-def numbers(xp: Any, x: Any, dtype: DType, low: Any, high: Any) -> Any:
+def dequantize_values(xp: Any, x: Any, dtype: DType, low: Any, high: Any) -> Any:
     """Return the values that integers represent in a range whose step divides it evenly."""
     minimum, limit = limits(dtype)
     kind = np.float64 if dtype.size == 4 else F32
@@ -448,7 +454,7 @@ def numbers(xp: Any, x: Any, dtype: DType, low: Any, high: Any) -> Any:
     return x.astype(kind) * scale + (first - kind(minimum) * scale)
 
 
-def integers(xp: Any, x: Any, target: DType, low: Any, high: Any) -> Any:
+def quantize_values(xp: Any, x: Any, target: DType, low: Any, high: Any) -> Any:
     """Quantize the values of a range to integers in a floating-point type."""
     minimum, limit = limits(target)
     low, high = x.dtype.type(low), x.dtype.type(high)

@@ -13,15 +13,15 @@ import numpy as np
 from weft_exec.kernels.pool import Pool, fold_windows
 from weft_exec.kernels.quantization import (
     F32,
+    dequantize_values,
     limits,
-    numbers,
     requantize,
     require_shape,
     round_away,
     to_integers,
 )
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.kernels.sliding import padded, windows
+from weft_exec.kernels.sliding import pad_spatial, windows
 from weft_graph.ops.windows import slide
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
@@ -44,7 +44,7 @@ def _to_integer(value: float, dtype: DType, low: Any, high: Any) -> float:
     return float(round_away(np, value * scale) - round_away(np, low * scale) + minimum)
 
 
-def _centered(x: Any, dtype: DType, low: Any, high: Any) -> Any:
+def _subtract_zero(x: Any, dtype: DType, low: Any, high: Any) -> Any:
     """Return integers minus the integer that represents 0."""
     return x.astype(np.float64) - _to_integer(0.0, dtype, low, high)
 
@@ -82,7 +82,7 @@ def _matmul(node: Node, device: Device) -> KernelFunction:
 
     def run(a: Any, b: Any, *ends: Any) -> Any:
         _check_ends(op, *ends)
-        a, b = _centered(a, types[0], *ends[:2]), _centered(b, types[1], *ends[2:])
+        a, b = _subtract_zero(a, types[0], *ends[:2]), _subtract_zero(b, types[1], *ends[2:])
         a, b = a.T if turn_a else a, b.T if turn_b else b
         if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
             raise errors.InvalidArgumentError(
@@ -101,7 +101,7 @@ def _mul(node: Node, device: Device) -> KernelFunction:
     def run(x: Any, y: Any, *ends: Any) -> Any:
         _check_ends(op, *ends)
         _check_broadcast(op, x, y)
-        product = _centered(x, types[0], *ends[:2]) * _centered(y, types[1], *ends[2:])
+        product = _subtract_zero(x, types[0], *ends[:2]) * _subtract_zero(y, types[1], *ends[2:])
         return (to_integers(np, product, target), *_range_of_products(node, types, ends))
 
     return run
@@ -132,8 +132,8 @@ def _add(node: Node, device: Device) -> KernelFunction:
         high = max(abs(float(end)) for end in ends) * (ROOM[op] if target.size == 4 else 2)
         expected = (F32(-high), F32(high))
         parts = [
-            requantize(np, value, dtype, given, target, expected).astype(np.float64)
-            for value, dtype, given in ((x, types[0], ends[:2]), (y, types[1], ends[2:]))
+            requantize(np, value, dtype, ends_of_range, target, expected).astype(np.float64)
+            for value, dtype, ends_of_range in ((x, types[0], ends[:2]), (y, types[1], ends[2:]))
         ]
         return (to_integers(np, parts[0] + parts[1], target), *expected)
 
@@ -157,10 +157,10 @@ def _conv2d(node: Node, device: Device) -> KernelFunction:
             for n, k, s, d in zip(x.shape[1:3], taps.shape[:2], strides, gaps, strict=True)
         ]
         counts, before, after = zip(*matches, strict=True)
-        image = _centered(x, types[0], *ends[:2])
-        image = padded(image, before, after, image.dtype, device)
+        image = _subtract_zero(x, types[0], *ends[:2])
+        image = pad_spatial(image, before, after, image.dtype, device)
         view = windows(np, image, taps.shape[:2], strides, gaps, counts)
-        weights = _centered(taps, types[1], *ends[2:])
+        weights = _subtract_zero(taps, types[1], *ends[2:])
         result = np.tensordot(view, weights, 3)
         return (to_integers(np, result, target), *_range_of_products(node, types, ends))
 
@@ -214,7 +214,7 @@ def _actual(x: Any, dtype: DType, low: Any, high: Any) -> tuple[Any, Any]:
     """Return the actual range of the numbers, extended so that its lower end is at most 0."""
     if not x.size:
         return F32(0), F32(0)
-    ends = numbers(np, np.array([x.min(), x.max()]), dtype, low, high)
+    ends = dequantize_values(np, np.array([x.min(), x.max()]), dtype, low, high)
     return F32(min(ends[0], 0)), F32(ends[1])
 
 

@@ -22,13 +22,13 @@ class _Contexts(threading.local):
 _contexts = _Contexts()
 
 
-def quietly(function: Callable[..., Any], *args: Any) -> Any:
+def call_quietly(function: Callable[..., Any], *args: Any) -> Any:
     """Call `function(*args)` with floating-point errors ignored; such calls may nest."""
-    return quietly_on(lambda given: function(*given), args)
+    return call_unary_quietly(lambda given: function(*given), args)
 
 
-def quietly_on(function: Callable[[Any], Any], value: Any) -> Any:
-    """Call `function(value)` with floating-point errors ignored, in half the time of `quietly`."""
+def call_unary_quietly(function: Callable[[Any], Any], value: Any) -> Any:
+    """Call `function(value)` like `call_quietly`, in half the time."""
     free = _contexts.free
     context = free.pop() if free else _new_context()
     try:

@@ -25,7 +25,7 @@ _MOST = 2.0**62
 # --------------------------------------------------------------------------- what is shared
 
 
-def checked_levels(splits: Sequence[Array], count: int) -> list[Array]:
+def check_levels(splits: Sequence[Array], count: int) -> list[Array]:
     """Return the splits of all levels, checked against each other and against the number of values.
 
     Raises: InvalidArgumentError: the splits do not match.
@@ -45,7 +45,7 @@ def row_ids(lengths: Array) -> Array:
     return np.repeat(np.arange(len(lengths)), lengths)
 
 
-def places_of(starts: Array, lengths: Array) -> Any:
+def consecutive_positions(starts: Array, lengths: Array) -> Any:
     """Return consecutive positions from each start, as many as the length, row by row."""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
@@ -117,7 +117,7 @@ def _gather(node: Node, device: Device) -> KernelFunction:
 
     def run(*inputs: Any) -> Any:
         values, indices = inputs[levels], np.asarray(inputs[levels + 1])
-        splits = checked_levels(inputs[:levels], len(values))
+        splits = check_levels(inputs[:levels], len(values))
         rows = len(splits[0]) - 1
         flat_indices = indices.reshape(-1)
         if flat_indices.size and (flat_indices.min() < 0 or flat_indices.max() >= rows):
@@ -130,7 +130,7 @@ def _gather(node: Node, device: Device) -> KernelFunction:
         for item in splits:
             lengths = item[flat_indices + 1] - item[flat_indices]
             result.append(np.concatenate([[0], np.cumsum(lengths)]))
-            flat_indices = places_of(item[flat_indices], lengths)
+            flat_indices = consecutive_positions(item[flat_indices], lengths)
         array = new_array(device, (len(flat_indices), *values.shape[1:]), values.dtype)
         np.take(values, flat_indices, axis=0, out=array, mode="clip")
         if not indices.ndim:  # a single row: its own level is removed
@@ -160,9 +160,9 @@ def _to_sparse(node: Node, device: Device) -> KernelFunction:
 
     def run(*inputs: Any) -> Any:
         values = inputs[levels]
-        splits = checked_levels(inputs[:levels], len(values))
+        splits = check_levels(inputs[:levels], len(values))
         inner = values.shape[1:]
-        places = _places_within(splits, len(values))
+        places = _ragged_indices(splits, len(values))
         width = int(np.prod(inner))
         indices = new_array(
             device, (len(values) * width, levels + 1 + len(inner)), np.dtype(np.int64)
@@ -178,15 +178,15 @@ def _to_sparse(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-def _places_within(splits: Sequence[Array], count: int) -> list[Array]:
+def _ragged_indices(splits: Sequence[Array], count: int) -> list[Array]:
     """Return the indices of each flat value along the first axis and all ragged axes."""
     row = np.arange(count)
-    places = []
+    indices = []
     for item in reversed(splits):
         owner = row_ids(np.diff(item))[row]
-        places.append(row - item[owner])
+        indices.append(row - item[owner])
         row = owner
-    return [row, *reversed(places)]
+    return [row, *reversed(indices)]
 
 
 @kernel("RaggedTensorToTensor")
@@ -200,30 +200,30 @@ def _to_tensor(node: Node, device: Device) -> KernelFunction:
         inner = values.shape[1:]
         longest = [int(np.diff(item).max(initial=0)) for item in splits]
         sizes = _sizes(shape, [len(splits[0]) - 1, *longest, *inner], len(splits) + 1)
-        if not _broadcasts(default.shape, inner):
+        if not _can_broadcast(default.shape, inner):
             raise errors.InvalidArgumentError(
                 f"default_value must broadcast to {format_dims(inner)}, got shape "
                 f"{format_dims(default.shape)}"
             )
         result = new_array(device, tuple(sizes), values.dtype)
         result[...] = default
-        places = _places_within(splits, len(values))
-        fits = np.ones(len(values), np.bool_)
-        for column, size in zip(places, sizes, strict=False):
-            fits &= column < size
-        if fits.all():
-            result[tuple(places)] = values
+        indices = _ragged_indices(splits, len(values))
+        is_valid = np.ones(len(values), np.bool_)
+        for column, size in zip(indices, sizes, strict=False):
+            is_valid &= column < size
+        if is_valid.all():
+            result[tuple(indices)] = values
         else:
-            result[tuple([column[fits] for column in places])] = values[fits]
+            result[tuple([column[is_valid] for column in indices])] = values[is_valid]
         return result
 
     return run
 
 
-def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+def _can_broadcast(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
     """Return True if a shape broadcasts to another one."""
     pairs = zip(reversed(shape), reversed(to), strict=False)
-    return len(shape) <= len(to) and all(own in (1, size) for own, size in pairs)
+    return len(shape) <= len(to) and all(own_size in (1, size) for own_size, size in pairs)
 
 
 def _sizes(shape: Any, sizes: list[int], outer: int) -> list[int]:
@@ -269,7 +269,7 @@ def _splits_of(kinds: list[str], partitions: Sequence[Any], count: int) -> list[
             np.concatenate([[0], np.cumsum(part)]) if kind == ROW_LENGTHS else part
             for kind, part in zip(kinds, partitions, strict=True)
         ]
-        return checked_levels(result, count)
+        return check_levels(result, count)
     rows = int(np.asarray(partitions[0]).reshape(-1)[0])
     result = []
     for kind, part in zip(kinds[1:], partitions[1:], strict=True):
@@ -280,7 +280,7 @@ def _splits_of(kinds: list[str], partitions: Sequence[Any], count: int) -> list[
             ends = np.concatenate([[0], np.cumsum(part)]) if kind == ROW_LENGTHS else part
             result.append(ends)
             rows = int(ends[-1]) if len(ends) else 0
-    return checked_levels(result, count)
+    return check_levels(result, count)
 
 
 def _splits_by_ids(ids: Array, rows: int) -> Array:
@@ -339,7 +339,7 @@ def _to_variant(node: Node, device: Device) -> KernelFunction:
 
     def run(*inputs: Any) -> Any:
         values = np.asarray(inputs[levels])
-        splits = checked_levels(inputs[:levels], len(values)) if levels else []
+        splits = check_levels(inputs[:levels], len(values)) if levels else []
         if not batched:
             variant = np.empty((), object)
             variant[()] = RaggedVariant([item.copy() for item in splits], values.copy())
@@ -398,14 +398,16 @@ def _from_variant(node: Node, device: Device) -> KernelFunction:
             (only,) = rows
             return _outputs([item.astype(splits_type) for item in only.splits], only.values)
         splits = [_uniform(variants.shape, axis) for axis in range(1, variants.ndim)]
-        return *[item.astype(splits_type) for item in splits], *_stacked(
+        return *[item.astype(splits_type) for item in splits], *_stack_variants(
             rows, inner, dtype, splits_type
         )
 
     return run
 
 
-def _stacked(rows: list[RaggedVariant], inner: int, dtype: Any, splits_type: Any) -> list[Array]:
+def _stack_variants(
+    rows: list[RaggedVariant], inner: int, dtype: Any, splits_type: Any
+) -> list[Array]:
     """Concatenate the splits and values of variants."""
     levels = [[row.splits[level] for row in rows] for level in range(inner)]
     counts = [[len(item) - 1 for item in level] for level in levels]

@@ -37,7 +37,7 @@ def stream_of(node: Node, resources: ResourceManager) -> philox.RandomStream:
     name = stream_name(node.name)
 
     def make() -> philox.RandomStream:
-        key = (seed, seed2) if seed or seed2 else philox.entropy()
+        key = (seed, seed2) if seed or seed2 else philox.random_key()
         return philox.RandomStream(name, key)
 
     return resources.own.lookup_or_create("", name, philox.RandomStream, make)
@@ -46,10 +46,10 @@ def stream_of(node: Node, resources: ResourceManager) -> philox.RandomStream:
 def _shape_of(node: Node) -> Shape | None:
     """Return the shape argument if it is constant; None otherwise."""
     constant = constant_input(node, 0)
-    return None if constant is None else checked_shape(constant)
+    return None if constant is None else check_shape(constant)
 
 
-def checked_shape(value: Any) -> Shape:
+def check_shape(value: Any) -> Shape:
     """Return a shape argument as a tuple of sizes.
 
     Raises: InvalidArgumentError: a size is negative.
@@ -82,11 +82,13 @@ _FILLS: dict[str, philox.Fill] = {
 
 
 def _floats(source: Source, node: Node, device: Device) -> KernelFunction:
-    draw, known = source(node, device), _shape_of(node)
+    draw, static_shape = source(node, device), _shape_of(node)
     fill, dtype = _FILLS[node.type], node.outputs[0].dtype.numpy
 
     def run(shape: Any) -> Any:
-        result = new_array(device, checked_shape(shape) if known is None else known, dtype)
+        result = new_array(
+            device, check_shape(shape) if static_shape is None else static_shape, dtype
+        )
         draw(fill, result, device.xp)
         return _finish(result)
 
@@ -97,14 +99,14 @@ def _stateless_floats(source: StatelessSource, node: Node, device: Device) -> Ke
     fill, dtype = _FILLS[node.type], node.outputs[0].dtype.numpy
 
     def run(shape: Any, seed: Any) -> Any:
-        result = new_array(device, checked_shape(shape), dtype)
+        result = new_array(device, check_shape(shape), dtype)
         source(device, seed)(fill, result, device.xp)
         return _finish(result)
 
     return run
 
 
-def checked_range(low: Any, high: Any) -> tuple[int, int]:
+def check_range(low: Any, high: Any) -> tuple[int, int]:
     """Return the bounds of the integers to draw.
 
     Raises: InvalidArgumentError: the range is empty.
@@ -119,10 +121,10 @@ def _integers(source: Source, node: Node, device: Device) -> KernelFunction:
     draw, dtype = source(node, device), node.outputs[0].dtype.numpy
 
     def run(shape: Any, low: Any, high: Any) -> Any:
-        result = new_array(device, checked_shape(shape), dtype)
+        result = new_array(device, check_shape(shape), dtype)
         if not result.size:  # as in TensorFlow, nothing may come out of an empty range
             return result
-        first, last = checked_range(low, high)
+        first, last = check_range(low, high)
         draw(philox.fill_integers, result, first, last)
         return _finish(result)
 
@@ -133,10 +135,10 @@ def _stateless_integers(source: StatelessSource, node: Node, device: Device) -> 
     dtype = node.outputs[0].dtype.numpy
 
     def run(shape: Any, seed: Any, low: Any, high: Any) -> Any:
-        result = new_array(device, checked_shape(shape), dtype)
+        result = new_array(device, check_shape(shape), dtype)
         if not result.size:
             return result
-        first, last = checked_range(low, high)
+        first, last = check_range(low, high)
         source(device, seed)(philox.fill_integers, result, first, last)
         return _finish(result)
 
@@ -206,7 +208,7 @@ def _multinomial(node: Node, device: Device) -> KernelFunction:
                 f"{list(logits.shape)} and {count}"
             )
         result = new_array(device, (len(logits), count), dtype)
-        stream.run(philox.classes, logits, result)
+        stream.run(philox.draw_classes, logits, result)
         return result
 
     return run
@@ -240,7 +242,7 @@ def _parametric(node: Node, device: Device) -> KernelFunction:
         wide = np.asarray(parameter, np.float64)
         if wide.size and not wide.min() >= 0:
             raise errors.InvalidArgumentError(f"{name} must be at least 0, got {wide.min()}")
-        full = checked_shape(shape) + wide.shape
+        full = check_shape(shape) + wide.shape
         result = new_array(device, full, dtype)
         result[...] = stream.sample(draw, wide, full)
         return _finish(result)

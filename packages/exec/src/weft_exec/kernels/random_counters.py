@@ -1,9 +1,10 @@
 """Counters by which random ops draw different numbers in each step and iteration.
 
 A random kernel must know its step and iteration, but it is the same function in all of them. Code
-that runs such kernels records step and iteration for the thread, by `in_new_step`, `run_at` and
-`in_call`. So the numbers do not depend on threads, devices, or the order of iterations. A device
-that runs kernels on threads of its own passes the result of `here` to `run_at` on the new thread.
+that runs such kernels records step and iteration for the thread, by `run_in_new_step`, `run_at` and
+`run_in_call`. So the numbers do not depend on threads, devices, or the order of iterations.
+A device that runs kernels on threads of its own passes the result of `current_iteration` to
+`run_at` on the new thread.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Executions = dict[Any, int]
 """The execution number of each stream that the step uses."""
 
 
-class _Current(threading.local):
+class _CurrentIteration(threading.local):
     """The step and iteration of the current thread.
 
     Attributes:
@@ -37,7 +38,7 @@ class _Current(threading.local):
         self.tag = 0
 
 
-current = _Current()
+current = _CurrentIteration()
 
 
 def needs_counters(node: Node) -> bool:
@@ -62,12 +63,12 @@ def next_counter(stream: Any) -> tuple[int, int]:
     return number, current.tag
 
 
-def iteration_tag(around: int, index: int) -> int:
-    """Return the tag of a loop iteration; `around` is the tag of the enclosing iteration."""
-    return (around * STRIDE + index) & _MASK
+def iteration_tag(outer_tag: int, index: int) -> int:
+    """Return the tag of a loop iteration; `outer_tag` is the tag of the enclosing iteration."""
+    return (outer_tag * STRIDE + index) & _MASK
 
 
-def here() -> tuple[Executions | None, int]:
+def current_iteration() -> tuple[Executions | None, int]:
     """Return the step and iteration of this thread, for `run_at` on another one."""
     return current.executions, current.tag
 
@@ -84,12 +85,12 @@ def run_at(
         current.executions, current.tag = before
 
 
-def in_new_step(function: Callable[..., Any], *arguments: Any) -> Any:
+def run_in_new_step(function: Callable[..., Any], *arguments: Any) -> Any:
     """Return `function(*arguments)`, run as a separate step."""
     return run_at({}, 0, function, *arguments)
 
 
-def in_call(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+def run_in_call(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Return `function(*arguments)`, run with a tag that distinguishes calls of the same body."""
     tag = iteration_tag(current.tag, 1 + crc32(name.encode()))
     return run_at(current.executions, tag, function, *arguments)

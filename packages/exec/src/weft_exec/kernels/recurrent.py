@@ -216,14 +216,14 @@ def _lstm(layer: _Layer, quantized: bool) -> Step:
     _, g, last = layer.activations
     space = layer.space(4 * width)
     gates, entry = space[..., : 3 * width], space[..., 3 * width :]
-    inputs_space, hidden, kept = (space[..., i * width : (i + 1) * width] for i in range(3))
+    inputs_space, hidden, previous = (space[..., i * width : (i + 1) * width] for i in range(3))
 
     def step(x: Array, old: Array, new: Array) -> None:
         product(old, weights, space)
         add(space, x, space)
         f(gates, gates)
         g(entry, entry)
-        apply(cell, kept, cell)
+        apply(cell, previous, cell)
         apply(entry, inputs_space, entry)
         add(cell, entry, cell)
         last(cell, new)
@@ -241,7 +241,7 @@ def _recurrent_layer(node: Node, device: Device) -> KernelFunction:
     kind, names = node.attrs["cell"], node.attrs["activations"]
     backward, quantized = node.attrs["backward"], node.attrs["W"] in _BYTES
     dtype, xp, cell = node.outputs[0].dtype, device.xp, _CELLS[node.attrs["cell"]]
-    sign, joined, floats = -1 if _is_opposite(names) else 1, _Joined(xp), _Floats(xp)
+    sign, joined, floats = -1 if _is_opposite(names) else 1, _JoinedWeights(xp), _Floats(xp)
 
     def run(
         rows: Array,
@@ -272,8 +272,8 @@ def _recurrent_layer(node: Node, device: Device) -> KernelFunction:
             step = cell(layer, quantized)
             last = _run(layer, step, order.steps(rows, width), result, lengths, quantized)
             order.write(result, output)
-            for item, into in zip(last, lasts, strict=True):
-                order.write_row(item, into)
+            for item, out in zip(last, lasts, strict=True):
+                order.write_row(item, out)
 
         parts = _parts(count, width, quantized)
         for part in parts:
@@ -315,7 +315,7 @@ class _Floats:
         return result
 
 
-class _Joined:
+class _JoinedWeights:
     """Joins the weights of two directions to one matrix, with zeros between the directions.
 
     The columns are sorted by gate first. If the weights are constant, the matrix is cached.
@@ -388,21 +388,23 @@ class _Order:
         flat = result.reshape(steps, batch, self.count * gates)
         return flat[:, 0] if batch == 1 else flat
 
-    def write(self, array: Array, whole: Array) -> None:
+    def write(self, array: Array, gates: Array) -> None:
         """Copy the results of all steps, (steps, batch, width), to their positions."""
-        steps, _, batch, width = whole.shape
+        steps, _, batch, width = gates.shape
         array = array.reshape(steps, batch, self.count, width)
         for index, (direction, is_reversed) in enumerate(self._directions):
             part = self._reverse_steps(array[:, :, index]) if is_reversed else array[:, :, index]
-            self._xp.multiply(part, self._sign, whole[:, direction])
+            self._xp.multiply(part, self._sign, gates[:, direction])
 
     def _reverse_steps(self, x: Array) -> Array:
         """Reverse each sequence's steps; steps past its end stay in place."""
         xp, lengths = self._xp, self._lengths
         if not lengths.size:
             return x[::-1]
-        places = xp.arange(len(x))[:, None]
-        return x[xp.where(places < lengths, lengths - 1 - places, places), xp.arange(x.shape[1])]
+        positions = xp.arange(len(x))[:, None]
+        return x[
+            xp.where(positions < lengths, lengths - 1 - positions, positions), xp.arange(x.shape[1])
+        ]
 
 
 def _run(
@@ -418,15 +420,20 @@ def _run(
         state = new
     for position in range(max(min(first, end), 0), end):  # some sequences have ended
         # The previous result is quantized; it is 0 for a sequence that had ended before.
-        seen = results[position - 1] if quantized and position else state
-        state = _masked(
-            layer, step, rows[position], (state, seen), results[position], lengths > position
+        previous_state = results[position - 1] if quantized and position else state
+        state = _masked_step(
+            layer,
+            step,
+            rows[position],
+            (state, previous_state),
+            results[position],
+            lengths > position,
         )
     results[max(end, 0) :] = 0
     return [state] if layer.cell is None else [state, layer.cell]
 
 
-def _masked(
+def _masked_step(
     layer: _Layer,
     step: Step,
     x: Array,
@@ -439,10 +446,10 @@ def _masked(
     Args:
       states: the previous states, and the forms in which the step reads them.
     """
-    state, seen = states
+    state, previous_result = states
     xp, array = layer.xp, array[:, None] if x.ndim > 1 else array
     before = None if layer.cell is None else layer.cell.copy()
-    step(x, seen, result)
+    step(x, previous_result, result)
     state = xp.where(array, result, state)
     xp.copyto(result, layer.zero, where=~array)
     if before is not None:
@@ -463,10 +470,10 @@ def _check(
     directions = len(backward)
     width = weights.shape[1] if weights.ndim == 3 else -1
     gates = GATES[kind] * width
-    fits = rows.ndim == 3 and weights.shape == (directions, width, gates)
-    fits = fits and rows.shape[2] == directions * gates
-    fits = fits and (not bias.size or bias.shape == (directions, width))
-    if not fits or any(state.shape != (directions, rows.shape[1], width) for state in states):
+    is_valid = rows.ndim == 3 and weights.shape == (directions, width, gates)
+    is_valid = is_valid and rows.shape[2] == directions * gates
+    is_valid = is_valid and (not bias.size or bias.shape == (directions, width))
+    if not is_valid or any(state.shape != (directions, rows.shape[1], width) for state in states):
         shapes = ", ".join(format_dims(state.shape) for state in (rows, weights, bias, *states))
         raise errors.InvalidArgumentError(
             f"a recurrent layer of {GATES[kind]} gates and {directions} directions requires "

@@ -11,15 +11,15 @@ from weft_exec.kernels.common import (
     LARGE,
     NARROW,
     Array,
+    accumulation_dtype,
     as_exact,
     constant_input,
     new_array,
     static_bytes,
-    wide,
-    widened,
+    widen_value,
 )
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
-from weft_exec.kernels.sums import PRODUCTS, summed
+from weft_exec.kernels.sums import PRODUCTS, sum_axes
 from weft_graph.ops.shape_rules import normal_axes, normal_axis
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
@@ -81,14 +81,14 @@ def _reducer(
             return x
         where = fixed if fixed is not None and x.ndim == rank else _axes_of(axes, x.ndim)
         if narrow:
-            return as_exact(reduce(widened(x), where, keep, None), dtype, device)
+            return as_exact(reduce(widen_value(x), where, keep, None), dtype, device)
         if small:
             return reduce(x, where, keep, None)
         shape = _reduced_shape(x.shape, where, keep)
-        into = new_array(device, shape, dtype)
+        out = new_array(device, shape, dtype)
         if ufunc is not None and _short_rows(x.shape, where):
-            return _reduce_by_columns(ufunc, x, into)
-        return reduce(x, where, keep, into) if into.ndim else reduce(x, where, keep, None)
+            return _reduce_by_columns(ufunc, x, out)
+        return reduce(x, where, keep, out) if out.ndim else reduce(x, where, keep, None)
 
     return run
 
@@ -123,21 +123,21 @@ def _short_rows(dims: Dims, axes: Axes) -> bool:
     return rows is not None and rows >= MANY and dims[-1] is not None and 1 < dims[-1] <= SHORT
 
 
-def _reduce_by_columns(ufunc: np.ufunc, x: Array, into: Array) -> Array:
-    """Reduce the last axis column by column; `into` has that axis with size 1, or not at all."""
-    total = into.reshape(x.shape[:-1])
+def _reduce_by_columns(ufunc: np.ufunc, x: Array, out: Array) -> Array:
+    """Reduce the last axis column by column; `out` has that axis with size 1, or not at all."""
+    total = out.reshape(x.shape[:-1])
     ufunc(x[..., 0], x[..., 1], out=total)
     for column in range(2, x.shape[-1]):
         ufunc(total, x[..., column], out=total)
-    return into
+    return out
 
 
 def _reducer_on_device(keep: bool, reduce: Reduce) -> KernelFunction:
     def run(x: Any, axes: Any) -> Any:
         where = _axes_of(axes, x.ndim)
         if not where:  # each element is a reduction of its own
-            return reduce(widened(x)[..., None], (x.ndim,), False, None)
-        return reduce(widened(x), where, keep, None)
+            return reduce(widen_value(x)[..., None], (x.ndim,), False, None)
+        return reduce(widen_value(x), where, keep, None)
 
     return run
 
@@ -155,7 +155,7 @@ def _count(shape: tuple[int, ...], axes: Axes) -> int:
     return count
 
 
-def _folding(xp: Any, ufunc: np.ufunc, name: str) -> Any:
+def _make_reduction(xp: Any, ufunc: np.ufunc, name: str) -> Any:
     """Return the reduction over axes: a NumPy ufunc's, or a function of another array module."""
     return ufunc.reduce if xp is np else getattr(xp, name)
 
@@ -163,26 +163,26 @@ def _folding(xp: Any, ufunc: np.ufunc, name: str) -> Any:
 @kernel("Sum", device=ARRAY_DEVICE, host=_AXES, alias=True)
 def _sum(node: Node, device: Device) -> KernelFunction:
     if device.xp is not np:
-        return _reducer(node, device, _accumulating(node, device, np.add, "sum"))
-    by_products = wide(node.attrs["T"]).char in PRODUCTS
+        return _reducer(node, device, _make_accumulator(node, device, np.add, "sum"))
+    by_products = accumulation_dtype(node.attrs["T"]).char in PRODUCTS
     return _reducer(node, device, _sums, None if by_products else np.add)
 
 
-def _sums(x: Array, axes: Axes, keep: bool, into: Array | None) -> Any:
+def _sums(x: Array, axes: Axes, keep: bool, out: Array | None) -> Any:
     """Compute sums on the host."""
     if not axes:
         fold: Any = np.add.reduce
-        return fold(x, axis=axes, dtype=x.dtype, out=into, keepdims=keep)
+        return fold(x, axis=axes, dtype=x.dtype, out=out, keepdims=keep)
     if axes[-1] - axes[0] != len(axes) - 1:
-        return _sums_over_apart(x, axes, keep, into)
-    bare = into.reshape(_reduced_shape(x.shape, axes, False)) if keep and into is not None else into
-    result = summed(x, axes[0], axes[-1] + 1, bare)
-    if into is not None:
-        return into
+        return _sum_nonadjacent(x, axes, keep, out)
+    bare = out.reshape(_reduced_shape(x.shape, axes, False)) if keep and out is not None else out
+    result = sum_axes(x, axes[0], axes[-1] + 1, bare)
+    if out is not None:
+        return out
     return result.reshape(_reduced_shape(x.shape, axes, True)) if keep else result
 
 
-def _sums_over_apart(x: Array, axes: Axes, keep: bool, into: Array | None) -> Any:
+def _sum_nonadjacent(x: Array, axes: Axes, keep: bool, out: Array | None) -> Any:
     """Compute sums over axes that are not adjacent, starting with the last adjacent ones.
 
     Axes are counted from the end if the rank was not known statically.
@@ -192,14 +192,14 @@ def _sums_over_apart(x: Array, axes: Axes, keep: bool, into: Array | None) -> An
     while first > 0 and axes[first - 1] == axes[first] - 1:
         first -= 1
     if first == 0:
-        return _sums(x, axes, keep, into)
+        return _sums(x, axes, keep, out)
     inner = _sums(x, axes[first:], keep, None)
-    return _sums(inner, axes[:first], keep, into)
+    return _sums(inner, axes[:first], keep, out)
 
 
 @kernel("Prod", device=ARRAY_DEVICE, host=_AXES, alias=True)
 def _prod(node: Node, device: Device) -> KernelFunction:
-    reduce = _accumulating(node, device, np.multiply, "prod")
+    reduce = _make_accumulator(node, device, np.multiply, "prod")
     if device.xp is np and node.attrs["T"].is_floating:
         reduce = _product_of_all(reduce)
     return _reducer(node, device, reduce, np.multiply)
@@ -212,22 +212,22 @@ multiplication.
 
 
 def _product_of_all(reduce: Reduce) -> Reduce:
-    def run(x: Any, axes: Axes, keep: bool, into: Array | None) -> Any:
+    def run(x: Any, axes: Axes, keep: bool, out: Array | None) -> Any:
         if len(axes) == x.ndim and x.size >= 4 * _WIDE and x.flags.c_contiguous:
             flat = x.reshape(-1)
             full_count = flat.size // _WIDE * _WIDE
             wide = np.multiply.reduce(flat[:full_count].reshape(-1, _WIDE), axis=0)
             x = np.concatenate([wide, flat[full_count:]]).reshape((-1, *(1,) * (x.ndim - 1)))
-        return reduce(x, axes, keep, into)
+        return reduce(x, axes, keep, out)
 
     return run
 
 
-def _accumulating(node: Node, device: Device, ufunc: np.ufunc, name: str) -> Reduce:
-    fold, dtype = _folding(device.xp, ufunc, name), wide(node.attrs["T"])
+def _make_accumulator(node: Node, device: Device, ufunc: np.ufunc, name: str) -> Reduce:
+    fold, dtype = _make_reduction(device.xp, ufunc, name), accumulation_dtype(node.attrs["T"])
 
-    def reduce(x: Any, axes: Axes, keep: bool, into: Array | None) -> Any:
-        return fold(x, axis=axes, dtype=dtype, out=into, keepdims=keep)
+    def reduce(x: Any, axes: Axes, keep: bool, out: Array | None) -> Any:
+        return fold(x, axis=axes, dtype=dtype, out=out, keepdims=keep)
 
     return reduce
 
@@ -236,33 +236,33 @@ def _accumulating(node: Node, device: Device, ufunc: np.ufunc, name: str) -> Red
 def _logical(node: Node, device: Device) -> KernelFunction:
     is_all = node.type == "All"
     ufunc = np.logical_and if is_all else np.logical_or
-    fold = _folding(device.xp, ufunc, "all" if is_all else "any")
+    fold = _make_reduction(device.xp, ufunc, "all" if is_all else "any")
 
-    def reduce(x: Any, axes: Axes, keep: bool, into: Array | None) -> Any:
-        return fold(x, axis=axes, out=into, keepdims=keep)
+    def reduce(x: Any, axes: Axes, keep: bool, out: Array | None) -> Any:
+        return fold(x, axis=axes, out=out, keepdims=keep)
 
     return _reducer(node, device, reduce)
 
 
 @kernel("Max", "Min", device=ARRAY_DEVICE, host=_AXES, alias=True)
 def _extreme(node: Node, device: Device) -> KernelFunction:
-    element = wide(node.attrs["T"])
+    element = accumulation_dtype(node.attrs["T"])
     xp, largest = device.xp, node.type == "Max"
     ufunc = np.maximum if largest else np.minimum
-    fold = _folding(xp, ufunc, "max" if largest else "min")
-    none = _extreme_of_none(element, largest)
+    fold = _make_reduction(xp, ufunc, "max" if largest else "min")
+    none = _extreme_identity(element, largest)
 
-    def reduce(x: Any, axes: Axes, keep: bool, into: Array | None) -> Any:
+    def reduce(x: Any, axes: Axes, keep: bool, out: Array | None) -> Any:
         if x.size:
-            return fold(x, axis=axes, out=into, keepdims=keep)
+            return fold(x, axis=axes, out=out, keepdims=keep)
         if xp is not np:
             return xp.full(_reduced_shape(x.shape, axes, keep), none, element)
-        return fold(x, axis=axes, out=into, keepdims=keep, initial=none)
+        return fold(x, axis=axes, out=out, keepdims=keep, initial=none)
 
     return _reducer(node, device, reduce, ufunc)
 
 
-def _extreme_of_none(dtype: np.dtype[Any], largest: bool) -> Any:
+def _extreme_identity(dtype: np.dtype[Any], largest: bool) -> Any:
     """Return the neutral element of maximum or minimum."""
     if dtype.kind == "f":
         return -np.inf if largest else np.inf
@@ -273,16 +273,16 @@ def _extreme_of_none(dtype: np.dtype[Any], largest: bool) -> Any:
 @kernel("Mean", device=ARRAY_DEVICE, host=_AXES, alias=True)
 def _mean(node: Node, device: Device) -> KernelFunction:
     dtype: DType = node.attrs["T"]
-    xp, element = device.xp, wide(dtype)
+    xp, element = device.xp, accumulation_dtype(dtype)
     if dtype.is_integer:
         return _reducer(node, device, _integer_mean(xp, element))
-    total_of = _sums if xp is np else _accumulating(node, device, np.add, "sum")
+    total_of = _sums if xp is np else _make_accumulator(node, device, np.add, "sum")
     scalar = element.type
 
-    def reduce(x: Any, axes: Axes, keep: bool, into: Array | None) -> Any:
-        total = total_of(x, axes, keep, into)
+    def reduce(x: Any, axes: Axes, keep: bool, out: Array | None) -> Any:
+        total = total_of(x, axes, keep, out)
         count = scalar(_count(x.shape, axes))
-        return xp.divide(total, count, out=into)
+        return xp.divide(total, count, out=out)
 
     return _reducer(node, device, reduce)
 
@@ -291,17 +291,17 @@ def _integer_mean(xp: Any, element: np.dtype[Any]) -> Reduce:
     # Summed in 64 bits, so that only the quotient has to fit the type.
     unsigned = element.kind == "u"
     wide_type = np.dtype(np.uint64 if unsigned else np.int64)
-    fold = _folding(xp, np.add, "sum")
+    fold = _make_reduction(xp, np.add, "sum")
 
-    def reduce(x: Any, axes: Axes, keep: bool, into: Array | None) -> Any:
+    def reduce(x: Any, axes: Axes, keep: bool, out: Array | None) -> Any:
         count = max(_count(x.shape, axes), 1)
         total = fold(x, axis=axes, dtype=wide_type, keepdims=keep)
         divisor = wide_type.type(count)
         quotient = (total - xp.fmod(total, divisor)) // divisor
-        if into is None:
+        if out is None:
             return quotient.astype(element)
-        np.copyto(into, quotient, casting="unsafe")
-        return into
+        np.copyto(out, quotient, casting="unsafe")
+        return out
 
     return reduce
 
@@ -309,19 +309,19 @@ def _integer_mean(xp: Any, element: np.dtype[Any]) -> Reduce:
 @kernel("EuclideanNorm", device=ARRAY_DEVICE, host=_AXES)
 def _euclidean_norm(node: Node, device: Device) -> KernelFunction:
     dtype: DType = node.attrs["T"]
-    xp, element = device.xp, wide(dtype)
-    fold = _folding(xp, np.add, "sum")
+    xp, element = device.xp, accumulation_dtype(dtype)
+    fold = _make_reduction(xp, np.add, "sum")
 
-    def reduce(x: Any, axes: Axes, keep: bool, into: Array | None) -> Any:
+    def reduce(x: Any, axes: Axes, keep: bool, out: Array | None) -> Any:
         if dtype.is_complex:
             squares = xp.square(x.real) + xp.square(x.imag)
         else:
             squares = xp.square(x.astype(np.float64) if dtype.is_integer else x)
         root = xp.sqrt(fold(squares, axis=axes, keepdims=keep))
-        if into is None:
+        if out is None:
             return root.astype(element)
-        np.copyto(into, root, casting="unsafe")
-        return into
+        np.copyto(out, root, casting="unsafe")
+        return out
 
     return _reducer(node, device, reduce)
 
@@ -351,7 +351,7 @@ def _scan(node: Node, device: Device) -> KernelFunction:
     xp: Any = device.xp
     scan = xp.cumsum if node.type == "Cumsum" else xp.cumprod
     dtype: DType = node.attrs["T"]
-    accumulator, element = wide(dtype), dtype.numpy
+    accumulator, element = accumulation_dtype(dtype), dtype.numpy
     exclusive, reverse = node.attrs["exclusive"], node.attrs["reverse"]
     ufunc = np.add if node.type == "Cumsum" else np.multiply
     first = 0 if node.type == "Cumsum" else 1
@@ -377,7 +377,7 @@ def _scan(node: Node, device: Device) -> KernelFunction:
 @kernel("CumulativeLogsumexp")
 def _scan_exponentials(node: Node, device: Device) -> KernelFunction:
     dtype: DType = node.attrs["T"]
-    accumulator = wide(dtype)
+    accumulator = accumulation_dtype(dtype)
     exclusive, reverse = node.attrs["exclusive"], node.attrs["reverse"]
 
     def run(x: Any, axis: Any) -> Any:

@@ -21,7 +21,7 @@ kernels that are registered for it, then the shared ones, each for the element t
 devices support. So the order of registrations does not matter.
 
 An elementwise op with a scalar definition needs no kernel: a device type derives one unless one is
-registered (`deriving`).
+registered (`register_derivation`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,13 @@ from weft_exec.devices.device import (
     device_types,
 )
 from weft_graph.ir.lazy_modules import PackageModules
-from weft_graph.ir.op_def import declared_in, loaded_traits, lookup_op, registered_ops, traits_of
+from weft_graph.ir.op_def import (
+    declaring_module,
+    loaded_traits,
+    lookup_op,
+    registered_ops,
+    traits_of,
+)
 from weft_graph.ir.op_signature import OpDef
 from weft_graph.ir.registry import Registry
 from weft_graph.ir.scalar import Definition
@@ -60,10 +66,10 @@ __all__ = [
     "KernelFactory",
     "KernelFunction",
     "derivable_ops",
-    "deriving",
     "find_kernel",
     "kernel",
     "kernels_of",
+    "register_derivation",
     "registered_kernels",
     "require_kernel",
 ]
@@ -132,12 +138,12 @@ class Kernel:
         return device.guard(node, lambda: self._make(node, device), self.asynchronous)
 
     def _make(self, node: Node, device: Device) -> KernelFunction:
-        if self.device_type == ANY_DEVICE or _finds(self.op):
+        if self.device_type == ANY_DEVICE or _has_kernel(self.op):
             return self.factory(node, device)
         return device.make_kernel(self.factory, node, self.host)
 
 
-def _finds(op: str) -> bool:
+def _has_kernel(op: str) -> bool:
     return lookup_op(op).traits.state is State.CREATES
 
 
@@ -201,7 +207,7 @@ def _add(entry: Kernel) -> None:
     with _lock:
         kernel = _tables.get(key)
         table = [] if kernel is None else kernel
-        if any(_overlap(other.dtypes, entry.dtypes) for other in table):
+        if any(_overlaps(other.dtypes, entry.dtypes) for other in table):
             raise errors.AlreadyRegisteredError(
                 f"a kernel of {entry.op} for {entry.device_type} is already registered"
             )
@@ -213,12 +219,14 @@ def _add(entry: Kernel) -> None:
         _registered.register(key, table)
 
 
-def _overlap(some: Mapping[str, frozenset[DType]], others: Mapping[str, frozenset[DType]]) -> bool:
+def _overlaps(
+    some: Mapping[str, frozenset[DType]], other_types: Mapping[str, frozenset[DType]]
+) -> bool:
     """Return True if two registrations allow the element types of a common node."""
-    return all(types & others[name] for name, types in some.items() if name in others)
+    return all(types & other_types[name] for name, types in some.items() if name in other_types)
 
 
-def deriving(device_type: str, rule: Callable[[str, Definition], Kernel | None]) -> None:
+def register_derivation(device_type: str, rule: Callable[[str, Definition], Kernel | None]) -> None:
     """Register the rule by which a device type derives kernels from scalar definitions.
 
     Args:
@@ -274,16 +282,18 @@ def kernels_of(op: str, device_type: str) -> tuple[Kernel, ...]:
 
 
 def _put_together(op: str, device_type: str) -> tuple[Kernel, ...]:
-    known = device_type_of(device_type)
-    origins = _origins(device_type, known)
+    device_info = device_type_of(device_type)
+    origins = _origins(device_type, device_info)
     keys = [f"{op} on {origin}" for origin in origins]
     _import_kernels(op, keys)
     with _lock:
         count, entries = _count, [entry for key in keys for entry in _tables.get(key, ())]
     if not entries:
-        entries = _derived(op, origins)
-    if known is not None:
-        entries = [mine for mine in (_on(entry, known) for entry in entries) if mine]
+        entries = _derived_kernels(op, origins)
+    if device_info is not None:
+        entries = [
+            matching for matching in (_on(entry, device_info) for entry in entries) if matching
+        ]
     if traits_of(op).asynchronous:
         entries = [replace(entry, asynchronous=True) for entry in entries]
     with _lock:
@@ -301,7 +311,7 @@ def _import_kernels(op: str, keys: Sequence[str]) -> None:
 
     An op whose kernels are derived may have no module.
     """
-    package, _, family = declared_in(op).rpartition(".ops.")
+    package, _, family = declaring_module(op).rpartition(".ops.")
     if not package:  # of another package, or unknown
         return _import_all(keys)
     home = "weft_exec" if package == "weft_graph" else package
@@ -318,7 +328,7 @@ def _import_all(keys: Sequence[str]) -> None:
         _registered.get(key)
 
 
-def _derived(op: str, origins: Sequence[str]) -> list[Kernel]:
+def _derived_kernels(op: str, origins: Sequence[str]) -> list[Kernel]:
     """Return the derived kernel of an op that has no registered kernel.
 
     None if it cannot be derived.
@@ -337,16 +347,16 @@ def derivable_ops() -> list[str]:
     return [op for op, scalar in scalars.items() if scalar is not None and not scalar.by_kernel]
 
 
-def _origins(device_type: str, known: DeviceType | None) -> list[str]:
+def _origins(device_type: str, device_info: DeviceType | None) -> list[str]:
     """Return the device types whose kernels a device type uses, itself first."""
-    if known is None:
+    if device_info is None:
         return [device_type]
-    if known.kernels is not None:
-        _device_kernels.setdefault(known.kernels, PackageModules(known.kernels)).load()
+    if device_info.kernels is not None:
+        _device_kernels.setdefault(device_info.kernels, PackageModules(device_info.kernels)).load()
     result = [device_type]
-    if known.array_module is not None:
+    if device_info.array_module is not None:
         result.append(ARRAY_DEVICE)
-    if known.array_module == "numpy" and device_type != "CPU":
+    if device_info.array_module == "numpy" and device_type != "CPU":
         result.append("CPU")
     return result
 
@@ -367,7 +377,7 @@ def _on(entry: Kernel, device_type: DeviceType) -> Kernel | None:
                 allowed[name] = selected & device_type.dtypes & (attr.allowed or selected)
     if not all(allowed.values()):
         return None
-    on_stream = device_type.asynchronous and not is_own and not _finds(entry.op)
+    on_stream = device_type.asynchronous and not is_own and not _has_kernel(entry.op)
     return replace(
         entry,
         device_type=device_type.name,

@@ -39,10 +39,10 @@ def take(params: Any, indices: Any, axis: int, device: Device) -> Any:
     shape = (*params.shape[:axis], *indices.shape, *params.shape[axis + 1 :])
     if not size or not indices.size:
         return xp.zeros(shape, params.dtype)
-    inside = (indices >= 0) & (indices < size)
-    result = xp.take(params, xp.where(inside, indices, indices.dtype.type(0)), axis=axis)
-    around = (1,) * axis + indices.shape + (1,) * (params.ndim - axis - 1)
-    return xp.where(inside.reshape(around), result, xp.zeros((), params.dtype))
+    is_inside = (indices >= 0) & (indices < size)
+    result = xp.take(params, xp.where(is_inside, indices, indices.dtype.type(0)), axis=axis)
+    broadcast_shape = (1,) * axis + indices.shape + (1,) * (params.ndim - axis - 1)
+    return xp.where(is_inside.reshape(broadcast_shape), result, xp.zeros((), params.dtype))
 
 
 def take_batched(params: Any, indices: Any, axis: int, batch: int, device: Device) -> Any:
@@ -82,27 +82,27 @@ def rows_of_points(xp: Any, indices: Any, shape: tuple[int, ...]) -> tuple[Any, 
             f"shape {format_dims(indices.shape)}"
         )
     rows = xp.zeros(indices.shape[:-1], np.int64)
-    inside = xp.ones(indices.shape[:-1], np.bool_)
+    is_inside = xp.ones(indices.shape[:-1], np.bool_)
     count = 1
     for axis in range(indices.shape[-1]):
         column, size = indices[..., axis], shape[axis]
-        inside &= (column >= 0) & (column < size)
+        is_inside &= (column >= 0) & (column < size)
         rows = rows * size + column
         count *= size
-    return xp.where(inside, rows, -1), count
+    return xp.where(is_inside, rows, -1), count
 
 
-def _kept(xp: Any, array: Any, rows: Any, updates: Any) -> tuple[Any, Any]:
+def _select_existing(xp: Any, array: Any, rows: Any, updates: Any) -> tuple[Any, Any]:
     """Return the rows that exist, and their updates, one for each row."""
     if updates.shape != (*rows.shape, *array.shape[1:]):
         updates = xp.broadcast_to(updates, (*rows.shape, *array.shape[1:]))
-    inside = xp.nonzero((rows >= 0) & (rows < array.shape[0]))[0]
-    return rows[inside], updates[inside]
+    valid_rows = xp.nonzero((rows >= 0) & (rows < array.shape[0]))[0]
+    return rows[valid_rows], updates[valid_rows]
 
 
 def set_rows(xp: Any, array: Any, rows: Any, updates: Any) -> None:
     """Replace rows; for duplicate rows the last update wins."""
-    rows, updates = _kept(xp, array, rows, updates)
+    rows, updates = _select_existing(xp, array, rows, updates)
     if not rows.size:
         return
     order = xp.argsort(rows, kind="stable")
@@ -115,7 +115,7 @@ def set_rows(xp: Any, array: Any, rows: Any, updates: Any) -> None:
 def add_rows(xp: Any, array: Any, rows: Any, updates: Any) -> None:
     """Add updates to rows; updates of equal rows are all added."""
     if array.dtype.name in _ATOMIC and rows.size > _MANY:
-        rows, updates = _kept(xp, array, rows, updates)
+        rows, updates = _select_existing(xp, array, rows, updates)
         xp.add.at(array, rows, updates)
     else:
         combine_rows(xp, array, rows, updates, "add")
@@ -127,11 +127,11 @@ def combine_rows(xp: Any, array: Any, rows: Any, updates: Any, name: str) -> Non
     Args:
       name: name of the function `f` in the array module.
     """
-    rows, updates = _kept(xp, array, rows, updates)
+    rows, updates = _select_existing(xp, array, rows, updates)
     if not rows.size:
         return
     function = getattr(xp, name)
-    for selected in turns(xp, rows):
+    for selected in split_repeats(xp, rows):
         row = rows[selected]
         result = function(_wide(array[row]), updates[selected])
         array[row] = result.astype(array.dtype)
@@ -141,7 +141,7 @@ def _wide(values: Any) -> Any:
     return values.astype(np.float32) if values.dtype == np.float16 else values
 
 
-def turns(xp: Any, rows: Any) -> list[Any]:
+def split_repeats(xp: Any, rows: Any) -> list[Any]:
     """Split positions in `rows` into lists without repeated rows, preserving their order."""
     order = xp.argsort(rows, kind="stable")
     ordered = rows[order]
@@ -154,15 +154,15 @@ def turns(xp: Any, rows: Any) -> list[Any]:
     return [order[xp.nonzero(occurrence == i)[0]] for i in range(int(xp.max(occurrence)) + 1)]
 
 
-def writing(xp: Any, how: str) -> Callable[[Any, Any, Any], None]:
+def make_row_writer(xp: Any, combiner: str) -> Callable[[Any, Any, Any], None]:
     """Return a function that writes updates to rows of an array.
 
     Args:
       how: "Update", or the name of the operation on a row and its update, such as "Add".
     """
-    if how == "Update":
+    if combiner == "Update":
         return partial(set_rows, xp)
-    if how == "Add":
+    if combiner == "Add":
         return partial(add_rows, xp)
-    name = _FUNCTIONS[how]
+    name = _FUNCTIONS[combiner]
     return lambda array, rows, updates: combine_rows(xp, array, rows, updates, name)

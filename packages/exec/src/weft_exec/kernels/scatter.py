@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft_exec.kernels.common import NARROW, widened
+from weft_exec.kernels.common import NARROW, widen_value
 from weft_exec.kernels.rows import rows_of_points
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 Scatter = Callable[[Array, Array, Any], None]
 
 
-def checked_rows(indices: Any, count: int) -> Array:
+def check_rows(indices: Any, count: int) -> Array:
     """Return `indices` as a vector of row numbers.
 
     Raises: InvalidArgumentError: an index is not in [0, count); the message names its position.
@@ -30,8 +30,8 @@ def checked_rows(indices: Any, count: int) -> Array:
 
 def _index_error(indices: Array, count: int) -> errors.InvalidArgumentError:
     where = np.argwhere((indices < 0) | (indices >= count))[0]
-    place = ",".join(map(str, where.tolist()))
-    name = f"indices[{place}]" if place else "indices"
+    index_text = ",".join(map(str, where.tolist()))
+    name = f"indices[{index_text}]" if index_text else "indices"
     return errors.InvalidArgumentError(f"{name} = {indices[tuple(where)]} is not in [0, {count})")
 
 
@@ -42,7 +42,7 @@ def row_updates(xp: Any, array: Array, indices: Any, updates: Any) -> tuple[Arra
     """
     if array.ndim == 0:
         raise errors.InvalidArgumentError("a scatter needs a variable of rank at least 1, got []")
-    rows = checked_rows(indices, array.shape[0]) if xp is np else indices.reshape(-1)
+    rows = check_rows(indices, array.shape[0]) if xp is np else indices.reshape(-1)
     if updates.shape == ():
         return rows, updates
     expected = (*indices.shape, *array.shape[1:])
@@ -112,7 +112,7 @@ def set_rows(array: Array, rows: Array, updates: Any) -> None:
     array[rows] = updates
 
 
-def combining(combine: np.ufunc) -> Scatter:
+def make_scatter(combine: np.ufunc) -> Scatter:
     """Return a scatter that applies `array[row] = combine(array[row], update)` in order."""
 
     def scatter(array: Array, rows: Array, updates: Any) -> None:
@@ -167,12 +167,12 @@ def _combine_by_rows(array: Array, rows: Array, updates: Any, combine: np.ufunc)
     if not updates.shape:
         updates = np.broadcast_to(updates, rows.shape + array.shape[1:])
     targets = ordered[starts]
-    result = widened(array[targets])
+    result = widen_value(array[targets])
     num_rounds = int(counts.max())
     if num_rounds > _TURNS:
-        places = np.empty(len(rows), np.intp)
-        places[order] = np.cumsum(first) - 1
-        _combine_in_order(result, places, widened(updates), combine)
+        positions = np.empty(len(rows), np.intp)
+        positions[order] = np.cumsum(first) - 1
+        _combine_in_order(result, positions, widen_value(updates), combine)
     else:
         result = combine(result, updates.take(order[starts], 0))
         for i in range(1, num_rounds):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.kernels.array import sizes_of
-from weft_exec.kernels.common import widened
+from weft_exec.kernels.array import to_sizes
+from weft_exec.kernels.common import widen_value
 from weft_exec.kernels.registry import ALL, ARRAY_DEVICE, KernelFunction, kernel
 from weft_exec.kernels.sorted_rows import search
 from weft_tensor import errors
@@ -42,9 +42,9 @@ def _unique(node: Node, device: Device) -> KernelFunction:
             x, return_index=True, return_inverse=True, return_counts=True, equal_nan=False
         )
         order = np.argsort(first)
-        place = np.empty(len(order), dtype)
-        place[order] = np.arange(len(order), dtype=dtype)
-        result = values[order], place[inverse.reshape(-1)]
+        ranks = np.empty(len(order), dtype)
+        ranks[order] = np.arange(len(order), dtype=dtype)
+        result = values[order], ranks[inverse.reshape(-1)]
         return (*result, counts[order].astype(dtype)) if has_counts else result
 
     return run
@@ -100,7 +100,7 @@ def _top_k(node: Node, device: Device) -> KernelFunction:
         size = x.shape[-1]
         # The complement reverses the order of integers, signed or not, without overflow.
         # NumPy has no order of bfloat16 where some are no numbers.
-        keys = (~x if x.dtype.kind in "iu" else -widened(x)).reshape(prod(x.shape[:-1]), size)
+        keys = (~x if x.dtype.kind in "iu" else -widen_value(x)).reshape(prod(x.shape[:-1]), size)
         if xp is np and len(keys) and count and size >= FEW * count:
             smallest = _smallest(keys, count)
         else:
@@ -122,7 +122,7 @@ def _nth_element(node: Node, device: Device) -> KernelFunction:
                 f"got {n}"
             )
         index = x.shape[-1] - 1 - int(n) if reverse else int(n)
-        result = np.partition(widened(x), index, -1)[..., index]
+        result = np.partition(widen_value(x), index, -1)[..., index]
         return result.astype(x.dtype)  # a copy, without the other elements
 
     return run
@@ -190,7 +190,7 @@ def _bound(node: Node, device: Device) -> KernelFunction:
                 "shapes "
                 f"{format_dims(keys.shape)} and {format_dims(values.shape)}"
             )
-        return search(widened(keys), widened(values), right).astype(dtype, copy=False)
+        return search(widen_value(keys), widen_value(values), right).astype(dtype, copy=False)
 
     return run
 
@@ -200,7 +200,7 @@ def _unravel_index(node: Node, device: Device) -> KernelFunction:
     dtype = node.outputs[0].dtype.numpy
 
     def run(indices: Any, dims: Any) -> Any:
-        shape = sizes_of(dims)
+        shape = to_sizes(dims)
         try:
             result = np.unravel_index(indices, shape)
         except ValueError:

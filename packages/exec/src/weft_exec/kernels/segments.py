@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.kernels.common import NARROW, Array, as_exact, new_array, wide
+from weft_exec.kernels.common import NARROW, Array, accumulation_dtype, as_exact, new_array
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.kernels.scatter import combining
+from weft_exec.kernels.scatter import make_scatter
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from weft_exec.devices.device import Device
     from weft_graph.ir.node import Node
 
-_add = combining(np.add)
+_add = make_scatter(np.add)
 _UFUNCS: dict[str, Any] = {
     "Sum": np.add,
     "Mean": np.add,
@@ -63,13 +63,13 @@ def sizes_of_segments(xp: Any, ids: Any, count: int) -> Any:
     return xp.maximum(xp.bincount(ids, minlength=count), 1)
 
 
-def per_row(values: Any, rank: int) -> Any:
+def reshape_per_row(values: Any, rank: int) -> Any:
     """Reshape a vector with one number per row so that it broadcasts with rows of a rank."""
     return values.reshape(-1, *(1,) * (rank - 1))
 
 
 def _divide(total: Array, counts: Array, dtype: DType) -> Any:
-    divisor = per_row(counts, total.ndim).astype(total.dtype)
+    divisor = reshape_per_row(counts, total.ndim).astype(total.dtype)
     if dtype.is_integer:
         return (total - np.fmod(total, divisor)) // divisor
     return total / divisor
@@ -88,7 +88,7 @@ def check_rows(data: Any, ids: Any) -> None:
 @kernel("SegmentSum", "SegmentMean", "SegmentProd", "SegmentMax", "SegmentMin")
 def _segment(node: Node, device: Device) -> KernelFunction:
     kind, dtype = node.type[len("Segment") :], node.attrs["T"]
-    element, ufunc = wide(dtype), _UFUNCS[kind]
+    element, ufunc = accumulation_dtype(dtype), _UFUNCS[kind]
     none = 1 if kind == "Prod" else 0
 
     def run(data: Any, ids: Any) -> Any:
@@ -128,7 +128,7 @@ def flat_rows(data: Any, ids: Any, num: Any) -> tuple[int, Any, Any]:
 @kernel("UnsortedSegmentSum", "UnsortedSegmentProd", "UnsortedSegmentMax", "UnsortedSegmentMin")
 def _unsorted_segment(node: Node, device: Device) -> KernelFunction:
     kind, dtype = node.type[len("UnsortedSegment") :], node.attrs["T"]
-    element, ufunc, none = wide(dtype), _UFUNCS[kind], _unsorted_none(kind, dtype)
+    element, ufunc, none = accumulation_dtype(dtype), _UFUNCS[kind], _unsorted_none(kind, dtype)
 
     def run(data: Any, ids: Any, num: Any) -> Any:
         count, rows, flat = flat_rows(data, ids, num)
@@ -159,7 +159,7 @@ def sum_rows(rows: Array, ids: Array, count: int, device: Device) -> Array:
 # --------------------------------------------------------------------------------- sparse
 
 
-def _checked_rows(data: Array, indices: Array, ids: Array) -> Array:
+def _check_rows(data: Array, indices: Array, ids: Array) -> Array:
     if indices.shape != ids.shape or indices.ndim != 1:
         raise errors.InvalidArgumentError(
             f"indices and segment_ids must be vectors of one size, got shapes "
@@ -181,10 +181,10 @@ def _checked_rows(data: Array, indices: Array, ids: Array) -> Array:
 def _sparse_segment(node: Node, device: Device) -> KernelFunction:
     kind = node.type[len("SparseSegment") :].removesuffix("WithNumSegments")
     dtype = node.attrs["T"]
-    element = wide(dtype)
+    element = accumulation_dtype(dtype)
 
     def run(data: Any, indices: Any, ids: Any, num: Any = None) -> Any:
-        rows = _checked_rows(data, indices, ids)
+        rows = _check_rows(data, indices, ids)
         minimum = _check_sorted(ids)
         count = minimum if num is None else int(num)
         if count < minimum:
@@ -194,7 +194,7 @@ def _sparse_segment(node: Node, device: Device) -> KernelFunction:
         result = reduce_sorted(np.add, rows, ids, count, 0, element)
         if kind != "Sum" and count:
             counts = sizes_of_segments(np, ids, count).astype(element)
-            result /= per_row(counts if kind == "Mean" else np.sqrt(counts), result.ndim)
+            result /= reshape_per_row(counts if kind == "Mean" else np.sqrt(counts), result.ndim)
         return as_exact(result, dtype.numpy, device)
 
     return run
@@ -203,7 +203,7 @@ def _sparse_segment(node: Node, device: Device) -> KernelFunction:
 @kernel("SparseSegmentMeanGrad", "SparseSegmentSqrtNGrad")
 def _sparse_segment_grad(node: Node, device: Device) -> KernelFunction:
     dtype = node.attrs["T"]
-    element, is_mean = wide(dtype), "Mean" in node.type
+    element, is_mean = accumulation_dtype(dtype), "Mean" in node.type
 
     def run(grad: Any, indices: Any, ids: Any, rows: Any) -> Any:
         if _check_sorted(ids) > len(grad):
@@ -211,7 +211,9 @@ def _sparse_segment_grad(node: Node, device: Device) -> KernelFunction:
                 f"segment ids must be less than {len(grad)}, the rows of grad, got {ids[-1]}"
             )
         counts = sizes_of_segments(np, ids, len(grad)).astype(element)
-        scaled = grad.astype(element) / per_row(counts if is_mean else np.sqrt(counts), grad.ndim)
+        scaled = grad.astype(element) / reshape_per_row(
+            counts if is_mean else np.sqrt(counts), grad.ndim
+        )
         if indices.size and (indices.min() < 0 or indices.max() >= rows):
             raise errors.InvalidArgumentError(
                 f"indices must be in [0, {rows}), got {indices.min()} to {indices.max()}"

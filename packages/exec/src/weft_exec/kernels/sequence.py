@@ -70,19 +70,19 @@ def _bincount(node: Node, device: Device) -> KernelFunction:
             raise errors.InvalidArgumentError(
                 f"Bincount requires values of at least 0, got {values.min()}"
             )
-        inside = values < count
+        is_inside = values < count
         if not weights.size:
-            return np.bincount(values[inside], minlength=count).astype(element)
+            return np.bincount(values[is_inside], minlength=count).astype(element)
         if weights.shape != arr.shape:
             raise errors.InvalidArgumentError(
                 f"the weights must have the shape of the values, got {list(weights.shape)} and "
                 f"{list(arr.shape)}"
             )
-        selected = np.reshape(weights, -1)[inside]
+        selected = np.reshape(weights, -1)[is_inside]
         if not is_integer:
-            return np.bincount(values[inside], selected, minlength=count).astype(element)
+            return np.bincount(values[is_inside], selected, minlength=count).astype(element)
         result = np.zeros(count, element)
-        np.add.at(result, values[inside], selected)
+        np.add.at(result, values[is_inside], selected)
         return result
 
     return run
@@ -102,7 +102,7 @@ def _histogram(node: Node, device: Device) -> KernelFunction:
             )
         low, high = value_range.astype(np.float64)
         scaled = (np.reshape(values, -1).astype(np.float64) - low) * (count / (high - low))
-        places = np.clip(np.nan_to_num(np.floor(scaled), nan=0.0), 0, count - 1)
-        return np.bincount(places.astype(np.int64), minlength=count).astype(element)
+        bins = np.clip(np.nan_to_num(np.floor(scaled), nan=0.0), 0, count - 1)
+        return np.bincount(bins.astype(np.int64), minlength=count).astype(element)
 
     return run

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft_exec.kernels.common import Array, new_array
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.kernels.sparse_parts import Sparse, checked, flat, keys
+from weft_exec.kernels.sparse_parts import Sparse, check_sparse, flatten_positions, make_keys
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
 
@@ -27,23 +27,23 @@ _MOST_AT_ONCE: Final = 1 << 22
 """Maximum number of elements of the table for a batch of sequences."""
 
 
-def _checked_sets(node: Node, indices: Any, values: Any, shape: Any, *, what: str) -> Sparse:
+def _check_sets(node: Node, indices: Any, values: Any, shape: Any, *, argument: str) -> Sparse:
     """Return a sparse tensor whose rows are sets.
 
     Raises: InvalidArgumentError: its parts do not match, or its indices must be in order and are
       not.
     """
-    sparse = checked(indices, values, shape, what=what)
+    sparse = check_sparse(indices, values, shape, argument=argument)
     if not sparse.sizes:
-        raise errors.InvalidArgumentError(f"{what}shape must have rank 1 or more, got rank 0")
+        raise errors.InvalidArgumentError(f"{argument}shape must have rank 1 or more, got rank 0")
     if node.attrs["validate_indices"]:
-        (key,) = keys(sparse.sizes, sparse.places)
+        (key,) = make_keys(sparse.sizes, sparse.places)
         steps = np.flatnonzero(key[1:] <= key[:-1])
         if steps.size:
             index = int(steps[0]) + 1
             word = "repeated" if key[index] == key[index - 1] else "out of order"
             raise errors.InvalidArgumentError(
-                f"{what}indices[{index}] = {indices[index].tolist()} is {word}"
+                f"{argument}indices[{index}] = {indices[index].tolist()} is {word}"
             )
     return sparse
 
@@ -54,8 +54,8 @@ def _to_sparse(values: Any) -> Sparse:
         raise errors.InvalidArgumentError(
             f"sets need rank 2 or more, got shape {format_dims(values.shape)}"
         )
-    places = np.indices(values.shape).reshape(values.ndim, -1).T
-    return Sparse(places, values.reshape(-1), values.shape)
+    indices = np.indices(values.shape).reshape(values.ndim, -1).T
+    return Sparse(indices, values.reshape(-1), values.shape)
 
 
 @kernel("DenseToDenseSetOperation", "DenseToSparseSetOperation", "SparseToSparseSetOperation")
@@ -73,12 +73,12 @@ def _set_operation(node: Node, device: Device) -> KernelFunction:
         a = (
             _to_sparse(inputs[0])
             if first == "Dense"
-            else _checked_sets(node, *inputs[:3], what="set1_")
+            else _check_sets(node, *inputs[:3], argument="set1_")
         )
         b = (
             _to_sparse(remaining[0])
             if second == "Dense"
-            else _checked_sets(node, *remaining, what="set2_")
+            else _check_sets(node, *remaining, argument="set2_")
         )
         if a.sizes[:-1] != b.sizes[:-1] or len(a.sizes) < 2:
             raise errors.InvalidArgumentError(
@@ -93,28 +93,28 @@ def _set_operation(node: Node, device: Device) -> KernelFunction:
 def _combined(operation: Any, a: Sparse, b: Sparse) -> tuple[Array, Array, Array]:
     groups = np.concatenate((a.places[:, :-1], b.places[:, :-1]))
     values = np.concatenate((a.values, b.values))
-    (group,) = keys(a.sizes[:-1], groups)
+    (group,) = make_keys(a.sizes[:-1], groups)
     _, first, group = np.unique(group, return_index=True, return_inverse=True)
     different, code = np.unique(values, return_inverse=True)
     pair = group * max(len(different), 1) + code
     result = operation(pair[: len(a.values)], pair[len(a.values) :])
     group, code = np.divmod(result, max(len(different), 1))
     counts = np.bincount(group, minlength=len(first))
-    places = np.empty((len(result), len(a.sizes)), np.int64)
-    places[:, :-1] = groups[first][group]
-    places[:, -1] = np.arange(len(result)) - (np.cumsum(counts) - counts)[group]
+    indices = np.empty((len(result), len(a.sizes)), np.int64)
+    indices[:, :-1] = groups[first][group]
+    indices[:, -1] = np.arange(len(result)) - (np.cumsum(counts) - counts)[group]
     widest = int(counts.max()) if counts.size else 0
-    return places, different[code], np.array([*a.sizes[:-1], widest], np.int64)
+    return indices, different[code], np.array([*a.sizes[:-1], widest], np.int64)
 
 
 @kernel("SetSize")
 def _set_size(node: Node, device: Device) -> KernelFunction:
     def run(indices: Any, values: Any, shape: Any) -> Any:
-        sets = _checked_sets(node, indices, values, shape, what="set_")
+        sets = _check_sets(node, indices, values, shape, argument="set_")
         lead = sets.sizes[:-1]
         result = new_array(device, lead, np.dtype(np.int32))
         result[...] = 0
-        group = flat(sets.places[:, :-1], lead)
+        group = flatten_positions(sets.places[:, :-1], lead)
         _, code = np.unique(sets.values, return_inverse=True)
         matches = np.unique(np.stack([group, code], 1), axis=0)
         np.add.at(result.reshape(-1), matches[:, 0], 1)
@@ -139,8 +139,8 @@ def _edit_distance(node: Node, device: Device) -> KernelFunction:
     normalize: bool = node.attrs["normalize"]
 
     def run(*inputs: Any) -> Any:
-        a = checked(*inputs[:3], what="hypothesis_")
-        b = checked(*inputs[3:], what="truth_")
+        a = check_sparse(*inputs[:3], argument="hypothesis_")
+        b = check_sparse(*inputs[3:], argument="truth_")
         if len(a.sizes) != len(b.sizes) or not a.sizes:
             raise errors.InvalidArgumentError(
                 "hypothesis and truth must have one rank of at least 1, got shapes "
@@ -150,7 +150,7 @@ def _edit_distance(node: Node, device: Device) -> KernelFunction:
         result = new_array(device, lead, np.dtype(np.float32))
         result[...] = 0
         groups = np.concatenate((a.places[:, :-1], b.places[:, :-1]))
-        different, group = np.unique(flat(groups, lead), return_inverse=True)
+        different, group = np.unique(flatten_positions(groups, lead), return_inverse=True)
         _, codes = np.unique(np.concatenate((a.values, b.values)), return_inverse=True)
         count = len(a.values)
         sequences = _sequences(a, group[:count], codes[:count], len(different))
@@ -185,15 +185,15 @@ def _batches(a: Array, b: Array) -> Iterator[Array]:
         start = end
 
 
-def _padded(sequences: _Sequences, array: Array, filler: int) -> Array:
+def _pad(sequences: _Sequences, array: Array, filler: int) -> Array:
     lengths = sequences.lengths[array]
     width = int(lengths.max()) if lengths.size else 0
     steps = np.arange(width)
-    inside = steps < lengths[:, None]
-    index = np.where(inside, sequences.starts[array][:, None] + steps, 0)
+    is_within = steps < lengths[:, None]
+    index = np.where(is_within, sequences.starts[array][:, None] + steps, 0)
     if not len(sequences.codes):
         return np.full(index.shape, filler)
-    return np.where(inside, sequences.codes[index], filler)
+    return np.where(is_within, sequences.codes[index], filler)
 
 
 def _distances(sequences: _Sequences, meant: _Sequences, array: Array) -> Array:
@@ -202,7 +202,7 @@ def _distances(sequences: _Sequences, meant: _Sequences, array: Array) -> Array:
     An element of the table is the minimum of its upper and left neighbors plus costs. Values from
     the left grow by one with each step, so they are computed as a running minimum.
     """
-    a, b = _padded(sequences, array, -1), _padded(meant, array, -2)
+    a, b = _pad(sequences, array, -1), _pad(meant, array, -2)
     lengths, steps = sequences.lengths[array], np.arange(b.shape[1] + 1)
     row = np.broadcast_to(steps, (len(array), len(steps))).copy()
     for i in range(a.shape[1]):

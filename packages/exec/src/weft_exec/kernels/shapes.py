@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.kernels.array import sizes_of
+from weft_exec.kernels.array import to_sizes
 from weft_exec.kernels.common import constant_input
 from weft_exec.kernels.registry import ANY_DEVICE, ARRAY_DEVICE, KernelFunction, kernel
-from weft_graph.ops.shapes import reshaped
+from weft_graph.ops.shapes import reshape_dims
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
 
@@ -70,13 +70,13 @@ def _rank(node: Node, device: Device) -> KernelFunction:
 def _reshape(node: Node, device: Device) -> KernelFunction:
     constant = constant_input(node, 1)
     if constant is not None and constant.ndim == 1:
-        target = sizes_of(constant)
+        target = to_sizes(constant)
 
         def run_static(x: Any, shape: Any) -> Any:
             try:
                 return x.reshape(target)
             except ValueError:
-                return _fitted(x, target)
+                return _reshape_empty(x, target)
 
         return run_static
 
@@ -84,16 +84,16 @@ def _reshape(node: Node, device: Device) -> KernelFunction:
         try:
             return x.reshape(tuple(shape.tolist()))
         except (ValueError, TypeError):
-            return _fitted(x, shape.tolist())
+            return _reshape_empty(x, shape.tolist())
 
     return run
 
 
-def _fitted(x: Any, expected: Any) -> Any:
+def _reshape_empty(x: Any, expected: Any) -> Any:
     """Return a reshape that NumPy rejects because of sizes -1 and 0, or raise its error."""
     if not isinstance(expected, tuple | list):
         raise errors.InvalidArgumentError(f"the shape must be a vector, got {expected}")
-    return x.reshape(reshaped(x.shape, list(expected)))
+    return x.reshape(reshape_dims(x.shape, list(expected)))
 
 
 @kernel("ExpandDims", device=ARRAY_DEVICE, host=("dim",))

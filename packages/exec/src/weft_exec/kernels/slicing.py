@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.kernels.array import filled, sizes_of
+from weft_exec.kernels.array import fill_tensor, to_sizes
 from weft_exec.kernels.common import constant_input, new_array
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
-from weft_graph.ops.slicing import Index, Masks, index_of, masks_of, sliced_dims
+from weft_graph.ops.slicing import Index, Masks, index_of, masks_of, strided_slice_dims
 from weft_tensor import errors
 from weft_tensor.shape import format_dims, is_fully_defined
 
@@ -99,9 +99,9 @@ def _index_error(shape: tuple[int, ...], key: Index) -> errors.InvalidArgumentEr
         elif isinstance(item, int):
             masks[4] |= 1 << i
         entries.append(item if isinstance(item, int) else 0)
-    ones = [1] * len(key)
+    unit_axes = [1] * len(key)
     try:
-        sliced_dims(shape, entries, entries, ones, Masks(*masks))
+        strided_slice_dims(shape, entries, entries, unit_axes, Masks(*masks))
     except errors.InvalidArgumentError as error:
         return error
     return errors.InvalidArgumentError(f"{key} is not a valid index for shape {format_dims(shape)}")
@@ -157,7 +157,7 @@ def _strided_slice_grad(node: Node, device: Device) -> KernelFunction:
 
     def run(shape: Any, begin: Any, end: Any, strides: Any, dy: Any) -> Any:
         key = fixed if fixed is not None else key_of(begin, end, strides, masks)
-        result = filled(device, sizes_of(shape), zero, dtype)
+        result = fill_tensor(device, to_sizes(shape), zero, dtype)
         if result.ndim == 0:
             return dy.reshape(())[()]
         _store(result, key, dy)
@@ -193,7 +193,7 @@ def _strided_slice_update(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-def _assigned(state: Any, key: Index, value: Any) -> None:
+def _assign_slice(state: Any, key: Index, value: Any) -> None:
     """Assign to a slice of a variable."""
 
     def write(array: np.ndarray[Any, Any]) -> None:
@@ -207,7 +207,7 @@ def _strided_slice_assign(node: Node, device: Device) -> KernelFunction:
     masks = masks_of(node.attrs)
 
     def run(ref: Any, begin: Any, end: Any, strides: Any, value: Any) -> Any:
-        _assigned(ref, key_of(begin, end, strides, masks), value)
+        _assign_slice(ref, key_of(begin, end, strides, masks), value)
         return ref
 
     return run
@@ -218,6 +218,6 @@ def _resource_strided_slice_assign(node: Node, device: Device) -> KernelFunction
     masks = masks_of(node.attrs)
 
     def run(ref: Any, begin: Any, end: Any, strides: Any, value: Any) -> None:
-        _assigned(ref.resource, key_of(begin, end, strides, masks), value)
+        _assign_slice(ref.resource, key_of(begin, end, strides, masks), value)
 
     return run

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.common import new_array
-from weft_exec.kernels.sums import summed
+from weft_exec.kernels.sums import sum_axes
 from weft_graph.ops.windows import channel_axis
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Margins:
             where.append(slice(b, b + n))
         self._inside = tuple(where)
 
-    def around(self, value: Any, dtype: np.dtype[Any], device: Device) -> Any:
+    def pad(self, value: Any, dtype: np.dtype[Any], device: Device) -> Any:
         """Return images with the padding, in C order.
 
         `value` itself if there is nothing to change.
@@ -100,9 +100,11 @@ class Margins:
         return result
 
 
-def padded(value: Any, before: Sizes, after: Sizes, dtype: np.dtype[Any], device: Device) -> Any:
+def pad_spatial(
+    value: Any, before: Sizes, after: Sizes, dtype: np.dtype[Any], device: Device
+) -> Any:
     """Return `value` (N, ..., C) in C order with zeros around its spatial axes."""
-    return Margins(value.shape, before, after).around(value, dtype, device)
+    return Margins(value.shape, before, after).pad(value, dtype, device)
 
 
 def windows(
@@ -113,10 +115,10 @@ def windows(
     steps = tuple(s * stride for s, stride in zip(inner, strides, strict=True))
     taps = tuple(s * dilation for s, dilation in zip(inner, dilations, strict=True))
     shape = (value.shape[0], *counts, *kernel, value.shape[-1])
-    return strided(xp, value, shape, (value.strides[0], *steps, *taps, value.strides[-1]))
+    return as_strided(xp, value, shape, (value.strides[0], *steps, *taps, value.strides[-1]))
 
 
-def strided(xp: Any, value: Any, shape: Sizes, strides: Sizes) -> Any:
+def as_strided(xp: Any, value: Any, shape: Sizes, strides: Sizes) -> Any:
     """Return a strided view of an array."""
     if xp is np and value.flags.c_contiguous and value.dtype.kind in "biufc":
         return np.ndarray(shape, value.dtype, value, 0, strides)  # ten times as fast
@@ -190,7 +192,7 @@ def tap_slices(tap: int, size: int, stride: int, before: int, count: int) -> tup
 def column_sums(matrix: Any) -> Any:
     """Return the sums of the columns of a matrix in C order."""
     if type(matrix) is np.ndarray:
-        return summed(matrix, 0, 1)
+        return sum_axes(matrix, 0, 1)
     return matrix.sum(0, dtype=matrix.dtype)
 
 

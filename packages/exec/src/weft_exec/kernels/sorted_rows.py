@@ -47,16 +47,16 @@ def _halve(keys: Array, values: Array, right: bool, array: Array) -> None:
     flat, base = np.ascontiguousarray(keys).reshape(-1), np.arange(rows)[:, None] * left
     unknown = values != values
     numbers = not unknown.any()
-    place, probe = np.empty(values.shape, np.intp), np.empty(values.shape, keys.dtype)
+    low_index, probe = np.empty(values.shape, np.intp), np.empty(values.shape, keys.dtype)
     array[...] = base
     while left:
         half = (left + 1) // 2
-        np.add(array, half - 1, out=place)
-        flat.take(place, out=probe, mode="clip")
+        np.add(array, half - 1, out=low_index)
+        flat.take(low_index, out=probe, mode="clip")
         before = probe <= values if right else probe < values
         if not numbers:
             before |= unknown & ((probe == probe) | right)
-        np.multiply(before, half, out=place)
-        np.add(array, place, out=array)
+        np.multiply(before, half, out=low_index)
+        np.add(array, low_index, out=array)
         left -= half
     array -= base

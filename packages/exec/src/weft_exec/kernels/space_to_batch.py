@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.kernels.common import new_array, pooled
+from weft_exec.kernels.common import copy_to_pool, new_array
 from weft_exec.kernels.padding import margins_of
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
-from weft_exec.kernels.sliding import padded, windows
+from weft_exec.kernels.sliding import pad_spatial, windows
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
 
@@ -42,7 +42,7 @@ def _space_to_batch(node: Node, device: Device) -> KernelFunction:
         transposed = apart.transpose([*order, *range(2 * count + 1, apart.ndim)])
         sizes = [s // b for s, b in zip(inner, blocks, strict=True)]
         batch = padded.shape[0] * int(np.prod(blocks, dtype=np.int64))
-        return pooled(transposed.reshape(batch, *sizes, *remaining), device)
+        return copy_to_pool(transposed.reshape(batch, *sizes, *remaining), device)
 
     return run
 
@@ -104,7 +104,7 @@ def _space_to_depth(node: Node, device: Device) -> KernelFunction:
             )
         blocks = images.reshape(n, h // b, b, w // b, b, c).transpose(0, 1, 3, 2, 4, 5)
         result = blocks.reshape(n, h // b, w // b, c * b * b)
-        return pooled(xp.moveaxis(result, 3, 1) if first else result, device)
+        return copy_to_pool(xp.moveaxis(result, 3, 1) if first else result, device)
 
     return run
 
@@ -124,31 +124,31 @@ def _depth_to_space(node: Node, device: Device) -> KernelFunction:
             )
         blocks = images.reshape(n, h, w, b, b, c // (b * b)).transpose(0, 1, 3, 2, 4, 5)
         result = blocks.reshape(n, h * b, w * b, c // (b * b))
-        return pooled(xp.moveaxis(result, 3, 1) if first else result, device)
+        return copy_to_pool(xp.moveaxis(result, 3, 1) if first else result, device)
 
     return run
 
 
 @kernel("ExtractImagePatches", "ExtractVolumePatches", device=ARRAY_DEVICE)
 def _extract_patches(node: Node, device: Device) -> KernelFunction:
-    attrs, inside = node.attrs, slice(1, -1)
-    kernel, strides = tuple(attrs["ksizes"][inside]), tuple(attrs["strides"][inside])
-    rates = tuple(attrs["rates"][inside]) if "rates" in attrs else (1,) * len(kernel)
+    attrs, interior = node.attrs, slice(1, -1)
+    kernel, strides = tuple(attrs["ksizes"][interior]), tuple(attrs["strides"][interior])
+    rates = tuple(attrs["rates"][interior]) if "rates" in attrs else (1,) * len(kernel)
     extents = tuple((k - 1) * rate + 1 for k, rate in zip(kernel, rates, strict=True))
     xp, is_same = device.xp, attrs["padding"] == "SAME"
 
     def run(images: Any) -> Any:
-        inner = images.shape[inside]
+        inner = images.shape[interior]
         if is_same:
             sizes = zip(inner, extents, strides, strict=True)
             margins = [_same_margin(*size) for size in sizes]
             before, after = zip(*margins, strict=True)
-            images = padded(images, before, after, images.dtype, device)
+            images = pad_spatial(images, before, after, images.dtype, device)
         elif any(n < extent for n, extent in zip(inner, extents, strict=True)):
             raise errors.InvalidArgumentError(
                 f"a window of {list(extents)} exceeds images of size {list(inner)}"
             )
-        spans = zip(images.shape[inside], extents, strides, strict=True)
+        spans = zip(images.shape[interior], extents, strides, strict=True)
         counts = tuple((n - extent) // step + 1 for n, extent, step in spans)
         depth = images.shape[-1] * math.prod(kernel)
         result = new_array(device, (images.shape[0], *counts, depth), images.dtype)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft_exec.kernels.array import filled, sizes_of
-from weft_exec.kernels.common import as_exact, widened
+from weft_exec.kernels.array import fill_tensor, to_sizes
+from weft_exec.kernels.common import as_exact, widen_value
 from weft_exec.kernels.gather import columns_of
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.kernels.scatter import combining, stable_order
+from weft_exec.kernels.scatter import make_scatter, stable_order
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
 
@@ -29,7 +29,7 @@ def _sparse_to_dense(node: Node, device: Device) -> KernelFunction:
     validate: bool = node.attrs["validate_indices"]
 
     def run(indices: Any, shape: Any, values: Any, default: Any) -> Any:
-        sizes = sizes_of(np.asarray(shape).reshape(-1))
+        sizes = to_sizes(np.asarray(shape).reshape(-1))
         table = np.asarray(indices)
         table = table.reshape(-1, 1) if table.ndim < 2 else table
         if table.shape[1] != len(sizes) or values.shape not in ((), (len(table),)):
@@ -44,7 +44,7 @@ def _sparse_to_dense(node: Node, device: Device) -> KernelFunction:
         columns = columns_of(table, sizes)
         if validate:
             _check_order(table)
-        result = np.asarray(filled(device, sizes, default, dtype))
+        result = np.asarray(fill_tensor(device, sizes, default, dtype))
         result[columns] = values[()] if values.ndim == 0 else values
         return result
 
@@ -68,7 +68,7 @@ def _sparse_reorder(node: Node, device: Device) -> KernelFunction:
                 f"input_indices must be [{len(values)},{len(shape)}], for that many values and "
                 f"axes, got shape {format_dims(indices.shape)}"
             )
-        columns_of(indices, sizes_of(shape))
+        columns_of(indices, to_sizes(shape))
         order = np.lexsort(indices.T[::-1]) if indices.shape[1] else np.arange(len(values))
         return indices[order], values[order]
 
@@ -82,8 +82,8 @@ def _sparse_dense_matmul(node: Node, device: Device) -> KernelFunction:
     adjoint_b: bool = node.attrs["adjoint_b"]
 
     def run(indices: Any, values: Any, shape: Any, b: Any) -> Any:
-        rows, columns = columns_of(indices, sizes_of(shape))
-        m, k = sizes_of(shape)
+        rows, columns = columns_of(indices, to_sizes(shape))
+        m, k = to_sizes(shape)
         if adjoint_a:
             rows, columns, m, k, values = columns, rows, k, m, np.conj(values)
         dense = np.conj(b).T if adjoint_b else b
@@ -91,8 +91,8 @@ def _sparse_dense_matmul(node: Node, device: Device) -> KernelFunction:
             raise errors.InvalidArgumentError(
                 f"a matrix product requires equal inner sizes, got {k} and {dense.shape[0]}"
             )
-        result = np.zeros((m, dense.shape[1]), widened(dense[:0]).dtype)
-        _add_products(result, rows, columns, widened(values), widened(dense))
+        result = np.zeros((m, dense.shape[1]), widen_value(dense[:0]).dtype)
+        _add_products(result, rows, columns, widen_value(values), widen_value(dense))
         return as_exact(result, dtype, device)
 
     return run
@@ -114,7 +114,7 @@ def _add_products(result: Array, rows: Array, columns: Array, values: Array, den
     if width > _NARROW:
         remaining = _add_diagonals(result, rows, columns, values, dense)
         rows, columns, values = rows[remaining], columns[remaining], values[remaining]
-        combining(np.add)(result, rows, values[:, None] * dense[columns])
+        make_scatter(np.add)(result, rows, values[:, None] * dense[columns])
         return
     sums = np.zeros(result.shape[::-1], result.dtype)
     for column in range(width):
@@ -137,9 +137,9 @@ def _add_diagonals(
     num_rows = len(counts) - np.searchsorted(np.sort(counts), np.arange(length), "right")
     sums = np.zeros_like(result)
     for number, count in enumerate(num_rows.tolist()):
-        places = order[starts[by_count[:count]] + number]
-        terms = dense.take(columns[places], 0)
-        terms *= values[places, None]
+        positions = order[starts[by_count[:count]] + number]
+        terms = dense.take(columns[positions], 0)
+        terms *= values[positions, None]
         sums[:count] += terms
     result[by_count] += sums
     return order[np.arange(len(rows)) - starts[rows[order]] >= length]

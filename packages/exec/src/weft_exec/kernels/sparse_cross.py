@@ -9,8 +9,8 @@ import numpy as np
 from weft_exec.kernels.common import Array, new_array
 from weft_exec.kernels.hashing import fingerprint64
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.kernels.scatter import combining
-from weft_exec.kernels.sparse_parts import checked
+from weft_exec.kernels.scatter import make_scatter
+from weft_exec.kernels.sparse_parts import check_sparse
 from weft_exec.kernels.string_rows import check_splits
 from weft_tensor import dtypes, errors, memory
 from weft_tensor.shape import format_dims
@@ -39,7 +39,7 @@ def _columns(node: Node, inputs: Any) -> list[_Column]:
     count: int = node.attrs["N"]
     sparse = [inputs[i : 3 * count : count] for i in range(count)]
     dense = inputs[3 * count : 3 * count + len(node.attrs["dense_types"])]
-    result = [_sparse_column(*parts, what=f"input {i}: ") for i, parts in enumerate(sparse)]
+    result = [_sparse_column(*parts, argument=f"input {i}: ") for i, parts in enumerate(sparse)]
     result += [_dense_column(values) for values in dense]
     rows = {len(column.counts) for column in result}
     if len(rows) > 1:
@@ -49,11 +49,11 @@ def _columns(node: Node, inputs: Any) -> list[_Column]:
     return result
 
 
-def _sparse_column(indices: Any, values: Any, shape: Any, *, what: str) -> _Column:
-    sparse = checked(indices, values, shape, what=what)
+def _sparse_column(indices: Any, values: Any, shape: Any, *, argument: str) -> _Column:
+    sparse = check_sparse(indices, values, shape, argument=argument)
     if len(sparse.sizes) != 2:
         raise errors.InvalidArgumentError(
-            f"{what}a matrix is required, got shape {format_dims(sparse.sizes)}"
+            f"{argument}a matrix is required, got shape {format_dims(sparse.sizes)}"
         )
     row = sparse.places[:, 0]
     counts = _count_of_rows(row, sparse.sizes[0])
@@ -92,17 +92,17 @@ def _choices(columns: list[_Column], device: Device) -> _Choices:
     counts = np.stack([column.counts for column in columns])
     sizes = counts.astype(np.float64).prod(0)
     total = int(sizes.sum())
-    places = new_array(device, (total, 2), np.dtype(np.int64))  # fails if memory is insufficient
+    indices = new_array(device, (total, 2), np.dtype(np.int64))  # fails if memory is insufficient
     per_row = counts.prod(0)
     row = np.repeat(np.arange(len(per_row)), per_row)
     number = np.arange(total) - np.repeat(np.cumsum(per_row) - per_row, per_row)
-    places[:, 0], places[:, 1] = row, number
+    indices[:, 0], indices[:, 1] = row, number
     picks: list[Array] = []
     for column in reversed(columns):  # the last one changes fastest
         number, pick = np.divmod(number, column.counts[row])
         picks.append(column.starts[row] + pick)
     widest = int(per_row.max()) if per_row.size else 0
-    return _Choices(places, picks[::-1], np.array([len(per_row), widest], np.int64))
+    return _Choices(indices, picks[::-1], np.array([len(per_row), widest], np.int64))
 
 
 def _texts(features: Array) -> list[bytes]:
@@ -110,7 +110,7 @@ def _texts(features: Array) -> list[bytes]:
     return result if features.dtype.kind == "O" else [b"%d" % number for number in result]
 
 
-def _joined(columns: list[_Column], choices: _Choices, sep: bytes) -> Array:
+def _join_texts(columns: list[_Column], choices: _Choices, sep: bytes) -> Array:
     texts = [_texts(column.features) for column in columns]
     selected = [
         [text[i] for i in picks.tolist()] for text, picks in zip(texts, choices.picks, strict=True)
@@ -129,7 +129,7 @@ def _cross_v2(node: Node, device: Device) -> KernelFunction:
             )
         columns = _columns(node, inputs)
         choices = _choices(columns, device)
-        return choices.places, _joined(columns, choices, inputs[-1].item()), choices.shape
+        return choices.places, _join_texts(columns, choices, inputs[-1].item()), choices.shape
 
     return run
 
@@ -148,7 +148,7 @@ def _cross(node: Node, device: Device) -> KernelFunction:
         columns = _columns(node, inputs)
         choices = _choices(columns, device)
         if not hashed:
-            return choices.places, _joined(columns, choices, b"_X_"), choices.shape
+            return choices.places, _join_texts(columns, choices, b"_X_"), choices.shape
         return choices.places, _hashed(columns, choices, buckets, key), choices.shape
 
     return run
@@ -174,7 +174,7 @@ def _ragged_cross(node: Node, device: Device) -> KernelFunction:
         counts = np.stack([column.counts for column in columns]).prod(0)
         splits = np.concatenate([[0], np.cumsum(counts)]).astype(splits_type)
         if not hashed:
-            return _joined(columns, choices, b"_X_"), splits
+            return _join_texts(columns, choices, b"_X_"), splits
         return _hashed(columns, choices, buckets, key), splits
 
     return run
@@ -191,7 +191,9 @@ def _columns_in_order(node: Node, inputs: Any, order: str) -> list[_Column]:
         "R": iter([_ragged_column(inputs[i], inputs[ragged + i]) for i in range(ragged)]),
         "S": iter(
             [
-                _sparse_column(*inputs[2 * ragged + i : 2 * ragged + 3 * sparse : sparse], what="")
+                _sparse_column(
+                    *inputs[2 * ragged + i : 2 * ragged + 3 * sparse : sparse], argument=""
+                )
                 for i in range(sparse)
             ]
         ),
@@ -219,7 +221,7 @@ def _ragged_column(values: Any, splits: Any) -> _Column:
 def _hashed(columns: list[_Column], choices: _Choices, buckets: int, key: int) -> Array:
     total = np.full(len(choices.places), key & (2**64 - 1), np.uint64)
     for column, picks in zip(columns, choices.picks, strict=True):
-        total = _mixed(total, _hashes(column.features)[picks])
+        total = _mix_hashes(total, _hashes(column.features)[picks])
     values = total % (np.uint64(buckets) if buckets else _MOST_HASH)
     return values.astype(np.int64)
 
@@ -230,7 +232,7 @@ def _hashes(features: Array) -> Array:
     return np.array([fingerprint64(text) for text in features.tolist()], np.uint64)
 
 
-def _mixed(total: Array, hashes: Array) -> Array:
+def _mix_hashes(total: Array, hashes: Array) -> Array:
     """Combine two hashes in the manner of MurmurHash64A."""
     result = total ^ _MULTIPLIER ^ (_shift_mix(hashes * _MULTIPLIER) * _MULTIPLIER)
     return _shift_mix(_shift_mix(result * _MULTIPLIER) * _MULTIPLIER)
@@ -255,7 +257,7 @@ def _dense_count(node: Node, device: Device) -> KernelFunction:
         rows = None
         if values.ndim == 2:
             rows = np.repeat(np.arange(len(values)), values.shape[1])
-        return _counted(node, rows, values.reshape(-1), weights.reshape(-1), values.shape[:-1])
+        return _count_values(node, rows, values.reshape(-1), weights.reshape(-1), values.shape[:-1])
 
     return run
 
@@ -263,14 +265,14 @@ def _dense_count(node: Node, device: Device) -> KernelFunction:
 @kernel("SparseCountSparseOutput")
 def _sparse_count(node: Node, device: Device) -> KernelFunction:
     def run(indices: Any, values: Any, shape: Any, weights: Any) -> Any:
-        sparse = checked(indices, values, shape)
+        sparse = check_sparse(indices, values, shape)
         if len(sparse.sizes) not in (1, 2):
             raise errors.InvalidArgumentError(
                 f"dense_shape must have rank 1 or 2, got shape {format_dims(sparse.sizes)}"
             )
         _check_weights(weights, values.shape)
         rows = indices[:, 0] if len(sparse.sizes) == 2 else None
-        return _counted(node, rows, sparse.values, weights, sparse.sizes[:-1])
+        return _count_values(node, rows, sparse.values, weights, sparse.sizes[:-1])
 
     return run
 
@@ -283,7 +285,7 @@ def _check_weights(weights: Any, shape: tuple[int, ...]) -> None:
         )
 
 
-def _counted(
+def _count_values(
     node: Node, rows: Array | None, values: Array, weights: Array, lead: tuple[int, ...]
 ) -> tuple[Array, Array, Array]:
     """Return positions, counts and shape; counted for each row, or over all values."""
@@ -301,11 +303,11 @@ def _counted(
         values, rows = values[mask], None if rows is None else rows[mask]
         weights = weights[mask] if weighted else weights
     columns = [values.astype(np.int64)] if rows is None else [rows, values.astype(np.int64)]
-    places, inverse = np.unique(np.stack(columns, 1), axis=0, return_inverse=True)
-    totals = np.zeros(len(places), dtype)
+    indices, inverse = np.unique(np.stack(columns, 1), axis=0, return_inverse=True)
+    totals = np.zeros(len(indices), dtype)
     if node.attrs["binary_output"]:
         totals[...] = 1
     else:
         item = weights if weighted else np.ones(len(values), dtype)
-        combining(np.add)(totals, inverse.reshape(-1), item)
-    return places, totals, np.array([*lead, size], np.int64)
+        make_scatter(np.add)(totals, inverse.reshape(-1), item)
+    return indices, totals, np.array([*lead, size], np.int64)

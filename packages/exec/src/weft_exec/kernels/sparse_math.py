@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.kernels.common import Array, as_exact, new_array, wide, widened
+from weft_exec.kernels.common import Array, accumulation_dtype, as_exact, new_array, widen_value
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.kernels.scatter import combining
+from weft_exec.kernels.scatter import make_scatter
 from weft_exec.kernels.sparse_parts import (
     Sparse,
-    checked,
-    flat,
-    keys,
+    check_sparse,
+    flatten_positions,
     lookup,
-    ranks,
-    union,
+    make_keys,
+    rank_rows,
+    union_positions,
 )
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
@@ -32,7 +32,7 @@ def _pair(inputs: Any) -> tuple[Sparse, Sparse]:
 
     Raises: InvalidArgumentError: an operand is invalid, or their shapes differ.
     """
-    a, b = checked(*inputs[:3], what="a_"), checked(*inputs[3:6], what="b_")
+    a, b = check_sparse(*inputs[:3], argument="a_"), check_sparse(*inputs[3:6], argument="b_")
     if a.sizes != b.sizes:
         raise errors.InvalidArgumentError(
             f"sparse operands must have one shape, got {format_dims(a.sizes)} and "
@@ -47,19 +47,19 @@ def _add(node: Node, device: Device) -> KernelFunction:
         a, b = _pair(inputs)
         limit = inputs[6]
         if np.array_equal(a.places, b.places):
-            places, total = a.places, a.values + b.values
+            indices, total = a.places, a.values + b.values
             single: Any = np.False_
         else:
-            joined = union(*keys(a.sizes, a.places, b.places))
-            places = np.concatenate((a.places, b.places))[joined.rows]
+            joined = union_positions(*make_keys(a.sizes, a.places, b.places))
+            indices = np.concatenate((a.places, b.places))[joined.rows]
             total = np.zeros(len(joined), a.values.dtype)
             total[joined.at_a] = a.values
             total[joined.at_b] += b.values
             single = np.bincount(np.concatenate(joined[1:]), minlength=len(joined)) == 1
         mask = (np.abs(total) >= limit) | single  # single elements are kept
         if not mask.all():
-            places, total = places[mask], total[mask]
-        return places, total, inputs[2]
+            indices, total = indices[mask], total[mask]
+        return indices, total, inputs[2]
 
     return run
 
@@ -73,24 +73,24 @@ def _add_grad(node: Node, device: Device) -> KernelFunction:
                 f"each, got shapes {format_dims(a.shape)}, {format_dims(b.shape)}, "
                 f"{format_dims(total.shape)} and {format_dims(grad.shape)}"
             )
-        key_a, key_b, key = ranks(a, b, total)
-        return _picked(grad, key_a, key), _picked(grad, key_b, key)
+        key_a, key_b, key = rank_rows(a, b, total)
+        return _lookup_keys(grad, key_a, key), _lookup_keys(grad, key_b, key)
 
     return run
 
 
-def _picked(values: Array, array: Array, table: Array) -> Array:
+def _lookup_keys(values: Array, array: Array, table: Array) -> Array:
     """Look up the values of keys in a table; 0 for missing keys."""
     if not len(values):
         return np.zeros(len(array), values.dtype)
-    places, result = lookup(array, table)
-    return np.where(result, values[places], values.dtype.type(0))
+    indices, result = lookup(array, table)
+    return np.where(result, values[indices], values.dtype.type(0))
 
 
 @kernel("SparseTensorDenseAdd")
 def _add_dense(node: Node, device: Device) -> KernelFunction:
     def run(indices: Any, values: Any, shape: Any, b: Any) -> Any:
-        a = checked(indices, values, shape, what="a_")
+        a = check_sparse(indices, values, shape, argument="a_")
         if a.sizes != b.shape:
             raise errors.InvalidArgumentError(
                 f"the operands must have one shape, got {format_dims(a.sizes)} and "
@@ -98,7 +98,7 @@ def _add_dense(node: Node, device: Device) -> KernelFunction:
             )
         result = new_array(device, b.shape, b.dtype)
         result[...] = b
-        combining(np.add)(result.reshape(-1), flat(a.places, a.sizes), a.values)
+        make_scatter(np.add)(result.reshape(-1), flatten_positions(a.places, a.sizes), a.values)
         return result
 
     return run
@@ -110,7 +110,7 @@ def _with_dense(node: Node, device: Device) -> KernelFunction:
     function = functions[node.type[-3:]]
 
     def run(indices: Any, values: Any, shape: Any, dense: Any) -> Any:
-        sparse = checked(indices, values, shape, what="sp_")
+        sparse = check_sparse(indices, values, shape, argument="sp_")
         selected = np.asarray(dense)
         return function(
             sparse.values, selected[_columns(sparse, selected)] if selected.ndim else dense
@@ -129,8 +129,8 @@ def _columns(sparse: Sparse, dense: Array) -> tuple[Array, ...]:
             "the dense operand must broadcast to the shape of the sparse one, got shapes "
             f"{format_dims(dense.shape)} and {format_dims(sparse.sizes)}"
         )
-    places = sparse.places[:, -dense.ndim :] * (np.array(dense.shape) != 1)
-    return tuple(places.T)
+    indices = sparse.places[:, -dense.ndim :] * (np.array(dense.shape) != 1)
+    return tuple(indices.T)
 
 
 def _quotient(x: Array, y: Array) -> Any:
@@ -152,11 +152,11 @@ def _reduce(node: Node, device: Device) -> KernelFunction:
 
     def run(*inputs: Any) -> Any:
         sparse, left, shape = _groups(inputs, keep)
-        result = new_array(device, shape, wide(dtype))
+        result = new_array(device, shape, accumulation_dtype(dtype))
         result[...] = 0
         sizes = tuple([sparse.sizes[i] for i in left])
-        index = flat(sparse.places[:, left], sizes)
-        flat_result, values = result.reshape(-1), widened(sparse.values)
+        index = flatten_positions(sparse.places[:, left], sizes)
+        flat_result, values = result.reshape(-1), widen_value(sparse.values)
         if ufunc is np.maximum:
             flat_result[index] = values  # one of each group, since 0 might exceed them all
         ufunc.at(flat_result, index, values)
@@ -167,7 +167,7 @@ def _reduce(node: Node, device: Device) -> KernelFunction:
 
 def _groups(inputs: Any, keep: bool) -> tuple[Sparse, list[int], tuple[int, ...]]:
     """Return the operand of a reduction, the remaining axes, and the shape of the result."""
-    sparse = checked(*inputs[:3], what="input_")
+    sparse = check_sparse(*inputs[:3], argument="input_")
     rank = len(sparse.sizes)
     axes = np.asarray(inputs[3]).reshape(-1)
     if axes.size and (axes.min() < -rank or axes.max() >= rank):
@@ -192,14 +192,14 @@ def _reduce_sparse(node: Node, device: Device) -> KernelFunction:
     def run(*inputs: Any) -> Any:
         sparse, left, shape = _groups(inputs, keep)
         group = sparse.places[:, left]
-        (key,) = keys(tuple([sparse.sizes[i] for i in left]), group)
+        (key,) = make_keys(tuple([sparse.sizes[i] for i in left]), group)
         order = np.argsort(key, kind="stable")
         starts = _starts(key[order])
-        total = _reduced(ufunc, sparse.values[order], starts)
+        total = _reduce_runs(ufunc, sparse.values[order], starts)
         result = group[order[starts]]
-        places = np.zeros((len(result), len(shape)), np.int64)
-        places[:, left if keep else slice(None)] = result
-        return places, as_exact(total, dtype.numpy, device), np.array(shape, np.int64)
+        indices = np.zeros((len(result), len(shape)), np.int64)
+        indices[:, left if keep else slice(None)] = result
+        return indices, as_exact(total, dtype.numpy, device), np.array(shape, np.int64)
 
     return run
 
@@ -210,30 +210,30 @@ def _starts(ordered: Array) -> Array:
     return np.flatnonzero(new)
 
 
-def _reduced(ufunc: Any, values: Array, starts: Array) -> Array:
+def _reduce_runs(ufunc: Any, values: Array, starts: Array) -> Array:
     """Reduce each run of values."""
     if not len(starts):
         return values[:0]
-    result: Array = ufunc.reduceat(widened(values), starts, dtype=widened(values[:0]).dtype)
+    result: Array = ufunc.reduceat(widen_value(values), starts, dtype=widen_value(values[:0]).dtype)
     return result
 
 
 @kernel("SparseSoftmax")
 def _softmax(node: Node, device: Device) -> KernelFunction:
     def run(indices: Any, values: Any, shape: Any) -> Any:
-        sparse = checked(indices, values, shape, what="sp_")
+        sparse = check_sparse(indices, values, shape, argument="sp_")
         if len(sparse.sizes) < 2:
             raise errors.InvalidArgumentError(
                 f"sp_shape must have rank at least 2, got {format_dims(sparse.sizes)}"
             )
-        (key,) = keys(sparse.sizes[:-1], sparse.places[:, :-1])
+        (key,) = make_keys(sparse.sizes[:-1], sparse.places[:, :-1])
         order = np.argsort(key, kind="stable")
         starts = _starts(key[order])
-        ordered = widened(values[order])
+        ordered = widen_value(values[order])
         counts = np.diff(starts, append=len(key))
-        powers = np.exp(ordered - np.repeat(_reduced(np.maximum, ordered, starts), counts))
+        powers = np.exp(ordered - np.repeat(_reduce_runs(np.maximum, ordered, starts), counts))
         result = np.empty_like(powers)
-        result[order] = powers / np.repeat(_reduced(np.add, powers, starts), counts)
+        result[order] = powers / np.repeat(_reduce_runs(np.add, powers, starts), counts)
         return result.astype(values.dtype, copy=False)
 
     return run
@@ -245,7 +245,7 @@ def _extreme(node: Node, device: Device) -> KernelFunction:
 
     def run(*inputs: Any) -> Any:
         a, b = _pair(inputs)
-        joined = union(*keys(a.sizes, a.places, b.places))
+        joined = union_positions(*make_keys(a.sizes, a.places, b.places))
         x, y = np.zeros((2, len(joined)), a.values.dtype)
         x[joined.at_a], y[joined.at_b] = a.values, b.values
         return np.concatenate((a.places, b.places))[joined.rows], ufunc(x, y)

@@ -22,19 +22,19 @@ class Sparse(NamedTuple):
     sizes: tuple[int, ...]
 
 
-def checked(indices: Any, values: Any, shape: Any, *, what: str = "") -> Sparse:
+def check_sparse(indices: Any, values: Any, shape: Any, *, argument: str = "") -> Sparse:
     """Return a sparse tensor made of its three parts, after checking them.
 
     Raises: InvalidArgumentError: the parts do not match, or an index is out of range.
     """
     if indices.ndim != 2 or np.ndim(values) != 1 or shape.ndim != 1:
-        raise _unfit(indices, values, shape, what)
+        raise _mismatch_error(indices, values, shape, argument)
     if indices.shape != (len(values), len(shape)):
-        raise _unfit(indices, values, shape, what)
-    return Sparse(indices, values, checked_places(indices, shape, what))
+        raise _mismatch_error(indices, values, shape, argument)
+    return Sparse(indices, values, check_indices(indices, shape, argument))
 
 
-def checked_places(indices: Any, shape: Any, label: str = "") -> tuple[int, ...]:
+def check_indices(indices: Any, shape: Any, label: str = "") -> tuple[int, ...]:
     """Check the indices of a sparse tensor, and return its sizes as integers.
 
     Raises: InvalidArgumentError: an index is out of range, or a size is negative.
@@ -56,7 +56,9 @@ def checked_places(indices: Any, shape: Any, label: str = "") -> tuple[int, ...]
     return sizes
 
 
-def _unfit(indices: Any, values: Any, shape: Any, label: str) -> errors.InvalidArgumentError:
+def _mismatch_error(
+    indices: Any, values: Any, shape: Any, label: str
+) -> errors.InvalidArgumentError:
     actual = ", ".join([format_dims(np.shape(part)) for part in (indices, values, shape)])
     return errors.InvalidArgumentError(
         f"a sparse tensor requires {label}indices [n,rank], values [n] and shape [rank], got "
@@ -64,14 +66,14 @@ def _unfit(indices: Any, values: Any, shape: Any, label: str) -> errors.InvalidA
     )
 
 
-def keys(sizes: tuple[int, ...], *tables: Array) -> list[Array]:
+def make_keys(sizes: tuple[int, ...], *tables: Array) -> list[Array]:
     """Return a function from tables of positions to keys with the same order and equality."""
     if math.prod(sizes) <= _MOST:
-        return [flat(table, sizes) for table in tables]
-    return ranks(*tables)
+        return [flatten_positions(table, sizes) for table in tables]
+    return rank_rows(*tables)
 
 
-def flat(table: Array, sizes: tuple[int, ...]) -> Array:
+def flatten_positions(table: Array, sizes: tuple[int, ...]) -> Array:
     """Convert positions to flat row-major ones; the product of the sizes must be below 2**63."""
     steps = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
     result = np.zeros(len(table), np.int64)
@@ -80,8 +82,8 @@ def flat(table: Array, sizes: tuple[int, ...]) -> Array:
     return result
 
 
-def ranks(*tables: Array) -> list[Array]:
-    """Rank the rows of tables together; ranks are keys like those of `keys`, for any sizes."""
+def rank_rows(*tables: Array) -> list[Array]:
+    """Rank the rows of tables together; ranks are keys like those of `make_keys`, for any sizes."""
     rows = np.concatenate(tables)
     if not rows.shape[1]:
         return [np.zeros(len(table), np.int64) for table in tables]
@@ -114,7 +116,7 @@ class Union(NamedTuple):
         return len(self.rows)
 
 
-def union(a: Array, b: Array) -> Union:
+def union_positions(a: Array, b: Array) -> Union:
     """Return the union of positions, given as keys; repeated positions are matched in order."""
     a, b = _number_occurrences(a, b)
     _, first, inverse = np.unique(np.concatenate((a, b)), return_index=True, return_inverse=True)
@@ -123,18 +125,18 @@ def union(a: Array, b: Array) -> Union:
 
 def _number_occurrences(a: Array, b: Array) -> tuple[Array, Array]:
     """Return keys that also distinguish first, second and later occurrences."""
-    times = [_times(key) for key in (a, b)]
+    times = [_occurrence_numbers(key) for key in (a, b)]
     if times[0] is None and times[1] is None:
         return a, b
     pairs = [
         np.stack([key, np.zeros_like(key) if count is None else count], 1)
         for key, count in zip((a, b), times, strict=True)
     ]
-    first, second = ranks(*pairs)
+    first, second = rank_rows(*pairs)
     return first, second
 
 
-def _times(key: Array) -> Array | None:
+def _occurrence_numbers(key: Array) -> Array | None:
     """Return the number of earlier occurrences of each key; None if all keys differ."""
     if (key[1:] > key[:-1]).all():
         return None
@@ -143,9 +145,9 @@ def _times(key: Array) -> Array | None:
     starts = np.concatenate(([True], matches[1:] != matches[:-1]))
     if starts.all():
         return None
-    places = np.arange(len(key))
+    positions = np.arange(len(key))
     result = np.empty(len(key), np.int64)
-    result[order] = places - np.maximum.accumulate(np.where(starts, places, 0))
+    result[order] = positions - np.maximum.accumulate(np.where(starts, positions, 0))
     return result
 
 
@@ -160,5 +162,5 @@ def lookup(array: Array, table: Array) -> tuple[Array, Array]:
     array, table = _number_occurrences(array, table)
     order = np.argsort(table, kind="stable")
     index = np.minimum(np.searchsorted(table, array, sorter=order), len(table) - 1)
-    places = order[index]
-    return places, table[places] == array
+    positions = order[index]
+    return positions, table[positions] == array

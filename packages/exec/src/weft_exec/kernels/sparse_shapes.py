@@ -11,11 +11,11 @@ from weft_exec.kernels.common import Array
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.kernels.sparse_parts import (
     Sparse,
-    checked,
-    checked_places,
-    flat,
+    check_indices,
+    check_sparse,
+    flatten_positions,
     lookup,
-    ranks,
+    rank_rows,
     row_order,
 )
 from weft_graph.ops.shape_rules import normal_axis
@@ -35,7 +35,7 @@ def _concat(node: Node, device: Device) -> KernelFunction:
     concat_dim: int = node.attrs["concat_dim"]
 
     def run(*inputs: Any) -> Any:
-        parts = [checked(*inputs[i::count], what=f"input {i}: ") for i in range(count)]
+        parts = [check_sparse(*inputs[i::count], argument=f"input {i}: ") for i in range(count)]
         sizes = parts[0].sizes
         axis = normal_axis(concat_dim, len(sizes), "concat_dim")
         for part in parts[1:]:
@@ -47,12 +47,12 @@ def _concat(node: Node, device: Device) -> KernelFunction:
                 f"the sizes of axis {axis} add up to {total}, which exceeds the maximum"
             )
         starts = [sum(lengths[:i]) for i in range(count)]
-        places = np.concatenate([part.places for part in parts])
-        places[:, axis] += np.repeat(starts, [len(part.values) for part in parts])
+        indices = np.concatenate([part.places for part in parts])
+        indices[:, axis] += np.repeat(starts, [len(part.values) for part in parts])
         values = np.concatenate([part.values for part in parts])
-        order = row_order(places)
+        order = row_order(indices)
         shape = np.array((*sizes[:axis], total, *sizes[axis + 1 :]), np.int64)
-        return places[order], values[order], shape
+        return indices[order], values[order], shape
 
     return run
 
@@ -75,15 +75,15 @@ def _reshape(node: Node, device: Device) -> KernelFunction:
                 "a sparse tensor requires indices [n,rank] and shape [rank], got "
                 f"{format_dims(indices.shape)} and {format_dims(shape.shape)}"
             )
-        old = checked_places(indices, shape, "input_")
-        new = _filled_in(old, expected.tolist())
+        old = check_indices(indices, shape, "input_")
+        new = _infer_shape(old, expected.tolist())
         if old == new:
             return indices, expected if (expected >= 0).all() else np.array(new, np.int64)
         if math.prod(old) > _MOST:
             raise errors.InvalidArgumentError(
                 f"a sparse tensor of shape {format_dims(old)} has too many elements for a reshape"
             )
-        remaining = flat(indices, old)
+        remaining = flatten_positions(indices, old)
         places = np.empty((len(remaining), len(new)), np.int64)
         for axis in range(len(new) - 1, -1, -1):
             remaining, places[:, axis] = np.divmod(remaining, max(new[axis], 1))
@@ -92,7 +92,7 @@ def _reshape(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-def _filled_in(old: tuple[int, ...], new: list[int]) -> tuple[int, ...]:
+def _infer_shape(old: tuple[int, ...], new: list[int]) -> tuple[int, ...]:
     """Return the new shape with the size for -1 inferred.
 
     Raises: InvalidArgumentError: the new shape has another number of elements, or negative sizes.
@@ -116,7 +116,7 @@ def _filled_in(old: tuple[int, ...], new: list[int]) -> tuple[int, ...]:
 @kernel("SparseSlice")
 def _slice(node: Node, device: Device) -> KernelFunction:
     def run(indices: Any, values: Any, shape: Any, start: Any, size: Any) -> Any:
-        sparse = checked(indices, values, shape)
+        sparse = check_sparse(indices, values, shape)
         for bound, label in ((start, "start"), (size, "size")):
             if bound.shape != shape.shape or (bound < 0).any():
                 raise errors.InvalidArgumentError(
@@ -134,16 +134,18 @@ def _slice(node: Node, device: Device) -> KernelFunction:
 
 @kernel("SparseSliceGrad")
 def _slice_grad(node: Node, device: Device) -> KernelFunction:
-    def run(grad: Any, indices: Any, start: Any, kept: Any) -> Any:
-        if grad.shape != kept.shape[:1] or not (indices.shape[1:] == kept.shape[1:] == start.shape):
+    def run(grad: Any, indices: Any, start: Any, kept_axes: Any) -> Any:
+        if grad.shape != kept_axes.shape[:1] or not (
+            indices.shape[1:] == kept_axes.shape[1:] == start.shape
+        ):
             raise errors.InvalidArgumentError(
                 "there must be one gradient per output index, and all indices must be as long as "
-                f"start, got shapes {format_dims(grad.shape)}, {format_dims(kept.shape)}, "
+                f"start, got shapes {format_dims(grad.shape)}, {format_dims(kept_axes.shape)}, "
                 f"{format_dims(indices.shape)} and {format_dims(start.shape)}"
             )
         if not len(grad):
             return np.zeros(len(indices), grad.dtype)
-        expected, table = ranks(indices, kept + start)
+        expected, table = rank_rows(indices, kept_axes + start)
         places, result = lookup(expected, table)
         return np.where(result, grad[places], grad.dtype.type(0))
 
@@ -155,7 +157,7 @@ def _split(node: Node, device: Device) -> KernelFunction:
     count: int = node.attrs["num_split"]
 
     def run(split_dim: Any, indices: Any, values: Any, shape: Any) -> Any:
-        sparse = checked(indices, values, shape)
+        sparse = check_sparse(indices, values, shape)
         axis = normal_axis(int(np.asarray(split_dim).reshape(-1)[0]), len(shape), "split_dim")
         size = sparse.sizes[axis]
         if count > size:
@@ -173,10 +175,10 @@ def _split(node: Node, device: Device) -> KernelFunction:
 def _part(
     sparse: Sparse, array: Array, axis: int, start: int, end: int
 ) -> tuple[Array, Array, Array]:
-    places = sparse.places[array]
-    places[:, axis] -= start
+    indices = sparse.places[array]
+    indices[:, axis] -= start
     sizes = (*sparse.sizes[:axis], end - start, *sparse.sizes[axis + 1 :])
-    return places, sparse.values[array], np.array(sizes, np.int64)
+    return indices, sparse.values[array], np.array(sizes, np.int64)
 
 
 @kernel("SparseFillEmptyRows")
@@ -184,7 +186,7 @@ def _fill(node: Node, device: Device) -> KernelFunction:
     empty_array = device.empty
 
     def run(indices: Any, values: Any, shape: Any, default: Any) -> Any:
-        sparse = checked(indices, values, shape)
+        sparse = check_sparse(indices, values, shape)
         if not sparse.sizes:
             raise errors.InvalidArgumentError("a sparse tensor of rank 0 has no rows")
         rows = indices[:, 0]

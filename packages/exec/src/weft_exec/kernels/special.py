@@ -102,7 +102,7 @@ last place.
 """
 
 
-def blocked(function: Function) -> Function:
+def apply_in_blocks(function: Function) -> Function:
     """Return a function that applies `function` to blocks of flattened, broadcast inputs.
 
     The results are stored in `out`, or in a new array of the inputs' type.
@@ -112,8 +112,12 @@ def blocked(function: Function) -> Function:
         arrays = np.broadcast_arrays(*inputs) if len(inputs) > 1 else [np.asarray(inputs[0])]
         result = np.empty(arrays[0].shape, arrays[0].dtype) if out is None else out
         if out is None and 0 < arrays[0].size <= BLOCK and arrays[0].ndim:
-            few = function(*arrays)
-            return few if few.dtype == arrays[0].dtype else few.astype(arrays[0].dtype)
+            small_result = function(*arrays)
+            return (
+                small_result
+                if small_result.dtype == arrays[0].dtype
+                else small_result.astype(arrays[0].dtype)
+            )
         flat = [np.reshape(array, -1) for array in arrays]
         target = result.reshape(-1)
         for index in range(0, target.size, BLOCK):
@@ -187,12 +191,12 @@ _LIMIT = np.full(BLOCK, 16, np.float32)
 
 def _erf_float32(x: Array) -> Any:
     """Compute erf(x) by a hyperbolic tangent, which NumPy has vectorized."""
-    first, *others, last = _NUMBERS
+    first, *coefficients, last = _NUMBERS
     square = np.multiply(x, x)
     # Beyond the limit the tangent is 1. A scalar limit would take three times as long.
     np.minimum(square, _LIMIT[: x.size].reshape(x.shape), out=square)
     total = np.multiply(square, first)
-    for number in others:
+    for number in coefficients:
         np.add(total, number, out=total)
         np.multiply(total, square, out=total)
     np.add(total, last, out=total)
@@ -200,7 +204,7 @@ def _erf_float32(x: Array) -> Any:
     return np.tanh(total, out=total)
 
 
-@blocked
+@apply_in_blocks
 def erf(x: Array) -> Any:
     """Compute the error function."""
     if x.dtype == np.float32:
@@ -213,7 +217,7 @@ def erf(x: Array) -> Any:
     return np.where(size > 1, large, small)
 
 
-@blocked
+@apply_in_blocks
 def erfc(x: Array) -> Any:
     """Compute the complementary error function, 1 - erf(x)."""
     tail = _erfc_positive(np.abs(x))
@@ -265,7 +269,7 @@ def _tan_pi(x: Array) -> Any:
     return np.tan(np.pi * (x - np.rint(x)))
 
 
-@blocked
+@apply_in_blocks
 def lgamma(x: Array) -> Any:
     """Compute log(|gamma(x)|)."""
     wide = x.astype(np.float64)
@@ -278,7 +282,7 @@ def lgamma(x: Array) -> Any:
     return np.where(negative, np.where(np.isinf(wide), np.inf, reflected), positive)
 
 
-@blocked
+@apply_in_blocks
 def digamma(x: Array) -> Any:
     """Compute the derivative of log(gamma(x)); NaN at 0 and the negative integers."""
     wide = x.astype(np.float64)
@@ -301,7 +305,7 @@ def digamma(x: Array) -> Any:
 # ------------------------------------------------------------------------------------ zeta
 
 
-@blocked
+@apply_in_blocks
 def zeta(x: Array, q: Array) -> Any:
     """Compute the Hurwitz zeta function by Euler-Maclaurin summation."""
     s, a = x.astype(np.float64), q.astype(np.float64)
@@ -330,14 +334,14 @@ def _zeta_sum(s: Array, a: Array) -> Any:
     # by one, up to where nothing that follows can matter.
     enough = 12 + s / 2
     low = a < enough
-    done = np.zeros(a.shape, bool)
+    is_done = np.zeros(a.shape, bool)
     while low.any():
         term = np.where(low, np.where(low, a, 1) ** -s, 0)
         total += term
-        done |= low & (a > 1) & (term * a <= total * 1e-18)
+        is_done |= low & (a > 1) & (term * a <= total * 1e-18)
         a = np.where(low, a + 1, a)
-        low = (a < enough) & ~done
-    over = done | np.isinf(a)
+        low = (a < enough) & ~is_done
+    over = is_done | np.isinf(a)
     return total + np.where(over, 0, _zeta_tail(np.where(over, 2, s), np.where(over, 20, a)))
 
 
@@ -356,7 +360,7 @@ def _apply_limits(total: Array, infinite: Array, undefined: Array) -> Any:
     return np.where(undefined, np.nan, total)
 
 
-@blocked
+@apply_in_blocks
 def polygamma(a: Array, x: Array) -> Any:
     """Compute the derivative of order a of digamma."""
     order, index = a.astype(np.float64), x.astype(np.float64)
@@ -484,29 +488,29 @@ def _incomplete(a: Array, x: Array, upper: bool) -> Any:
     return lower
 
 
-@blocked
+@apply_in_blocks
 def igamma(a: Array, x: Array) -> Any:
     """Compute the regularized lower incomplete gamma function P(a, x)."""
     return _incomplete(a, x, upper=False)
 
 
-@blocked
+@apply_in_blocks
 def igammac(a: Array, x: Array) -> Any:
     """Compute the regularized upper incomplete gamma function Q(a, x)."""
     return _incomplete(a, x, upper=True)
 
 
-@blocked
+@apply_in_blocks
 def igamma_grad_a(a: Array, x: Array) -> Any:
     """Compute the derivative of P(a, x) with respect to a."""
     wide_a, wide_x = a.astype(np.float64), x.astype(np.float64)
     valid = (wide_a > 0) & (wide_x >= 0) & np.isfinite(wide_a)
     large = valid & (wide_a >= LARGE)
     # So far above `a`, the upper function and its slope are 0.
-    inside = valid & ~large & (wide_x > 0) & (wide_x < wide_a + 60 * np.sqrt(wide_a) + 800)
+    is_inside = valid & ~large & (wide_x > 0) & (wide_x < wide_a + 60 * np.sqrt(wide_a) + 800)
     result = np.where(valid, 0.0, np.nan)
-    above = inside & (wide_x >= wide_a + 1)
-    below = inside & ~above
+    above = is_inside & (wide_x >= wide_a + 1)
+    below = is_inside & ~above
     if below.any():
         result[below] = _slope_by_series(wide_a[below], wide_x[below])
     if above.any():  # where the terms of the series cancel
@@ -535,9 +539,9 @@ def _slope_by_fraction(a: Array, x: Array) -> Any:
         change, change_slope = d * c, d_slope * c + d * c_slope
         slope = slope * change + result * change_slope
         result = result * change
-        settled = np.abs(change - 1) <= _SETTLED
-        settled &= np.abs(change_slope * result) <= _SETTLED * np.abs(slope)
-        if settled.all() or k > 100_000:
+        has_converged = np.abs(change - 1) <= _SETTLED
+        has_converged &= np.abs(change_slope * result) <= _SETTLED * np.abs(slope)
+        if has_converged.all() or k > 100_000:
             break
     front = np.exp(a * np.log(x) - x - lgamma(a))
     return -front * (slope + result * (np.log(x) - digamma(a)))

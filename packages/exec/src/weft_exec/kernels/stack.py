@@ -38,8 +38,8 @@ def _stack(node: Node, device: Device) -> KernelFunction:
 @kernel("StackPushV2", device=ARRAY_DEVICE, alias=True)
 def _push(node: Node, device: Device) -> KernelFunction:
     if node.attrs["swap_memory"] and device.xp is not np:
-        return _checked(node, _swapping_push(device.xp))
-    return _checked(node, _plain_push)
+        return _with_stack_check(node, _swapping_push(device.xp))
+    return _with_stack_check(node, _plain_push)
 
 
 def _plain_push(handle: ResourceHandle, value: Any) -> Any:
@@ -59,7 +59,7 @@ def _swapping_push(xp: Any) -> KernelFunction:
 @kernel("StackPopV2", device=ARRAY_DEVICE, alias=True)
 def _pop(node: Node, device: Device) -> KernelFunction:
     xp = device.xp
-    return _checked(node, _plain_pop if xp is np else _swapping_pop(xp))
+    return _with_stack_check(node, _plain_pop if xp is np else _swapping_pop(xp))
 
 
 def _plain_pop(handle: ResourceHandle) -> Any:
@@ -67,7 +67,7 @@ def _plain_pop(handle: ResourceHandle) -> Any:
     try:
         return stack.pop()
     except IndexError:
-        if stack.bring_up():
+        if stack.unpack_rows():
             return stack.pop()
         raise stack.empty_error() from None
 
@@ -97,7 +97,7 @@ def _close(node: Node, device: Device) -> KernelFunction:
     return lambda handle: handle.resource.clear()
 
 
-def _checked(node: Node, function: KernelFunction) -> KernelFunction:
+def _with_stack_check(node: Node, function: KernelFunction) -> KernelFunction:
     """Return `function` with a check of the stack before it, unless the graph shows the stack."""
     if producer(node.inputs[0]).role is Role.STACK:
         return function

@@ -13,7 +13,7 @@ from weft_exec.kernels.common import new_array
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_exec.resources.resources import (
     NOT_READY,
-    Done,
+    CompletionCallback,
     Resource,
     ResourceHandle,
     VariableState,
@@ -172,7 +172,7 @@ def _check_equal(array: Array, value: Any) -> None:
         )
 
 
-def _updates(node: Node, xp: Any) -> Callable[[VariableState, Any], None]:
+def _make_update(node: Node, xp: Any) -> Callable[[VariableState, Any], None]:
     """Return the cheapest kernel of an update: it replaces scalars and changes arrays in place."""
     adds = "Add" in node.type
     if node.inputs[1].dims == ():
@@ -201,7 +201,7 @@ def _updates(node: Node, xp: Any) -> Callable[[VariableState, Any], None]:
 
 @kernel("AssignAdd", "AssignSub", device=ARRAY_DEVICE)
 def _assign_update(node: Node, device: Device) -> KernelFunction:
-    update = _updates(node, device.xp)
+    update = _make_update(node, device.xp)
 
     def run(state: VariableState, value: Any) -> VariableState:
         update(state, value)
@@ -212,7 +212,7 @@ def _assign_update(node: Node, device: Device) -> KernelFunction:
 
 @kernel("AssignAddVariableOp", "AssignSubVariableOp", device=ARRAY_DEVICE)
 def _assign_handle_update(node: Node, device: Device) -> KernelFunction:
-    update = _updates(node, device.xp)
+    update = _make_update(node, device.xp)
 
     def run(handle: ResourceHandle, value: Any) -> None:
         update(handle.resource, value)
@@ -252,23 +252,23 @@ def _divide(dtype: np.dtype[Any]) -> np.ufunc:
     return np.floor_divide if dtype.kind in "iu" else np.divide
 
 
-def _scatter_of(how: str, dtype: np.dtype[Any], xp: Any) -> scatter.Scatter:
+def _scatter_of(combiner: str, dtype: np.dtype[Any], xp: Any) -> scatter.Scatter:
     if xp is not np:
-        return rows.writing(xp, how)
-    if how == "Update":
+        return rows.make_row_writer(xp, combiner)
+    if combiner == "Update":
         return scatter.set_rows
-    if how == "Div":
-        return scatter.combining(_divide(dtype))
+    if combiner == "Div":
+        return scatter.make_scatter(_divide(dtype))
     return {
-        "Add": scatter.combining(np.add),
-        "Sub": scatter.combining(np.subtract),
-        "Mul": scatter.combining(np.multiply),
-        "Min": scatter.combining(np.minimum),
-        "Max": scatter.combining(np.maximum),
-    }[how]
+        "Add": scatter.make_scatter(np.add),
+        "Sub": scatter.make_scatter(np.subtract),
+        "Mul": scatter.make_scatter(np.multiply),
+        "Min": scatter.make_scatter(np.minimum),
+        "Max": scatter.make_scatter(np.maximum),
+    }[combiner]
 
 
-def _scatters(node: Node, xp: Any) -> Callable[[VariableState, Any, Any], None]:
+def _make_scatter(node: Node, xp: Any) -> Callable[[VariableState, Any, Any], None]:
     removeprefix = node.type.removeprefix("Resource").removeprefix("Scatter")
     kernel = _scatter_of(removeprefix.removeprefix("Nd"), node.inputs[2].dtype.numpy, xp)
 
@@ -291,7 +291,7 @@ _HOWS = ("Update", "Add", "Sub", "Mul", "Div", "Min", "Max", "NdUpdate", "NdAdd"
 
 @kernel(*[f"Scatter{how}" for how in _HOWS], device=ARRAY_DEVICE)
 def _scatter(node: Node, device: Device) -> KernelFunction:
-    work = _scatters(node, device.xp)
+    work = _make_scatter(node, device.xp)
 
     def run(state: VariableState, indices: Any, updates: Any) -> VariableState:
         work(state, indices, updates)
@@ -302,7 +302,7 @@ def _scatter(node: Node, device: Device) -> KernelFunction:
 
 @kernel(*[f"ResourceScatter{how}" for how in _HOWS], device=ARRAY_DEVICE)
 def _resource_scatter(node: Node, device: Device) -> KernelFunction:
-    work = _scatters(node, device.xp)
+    work = _make_scatter(node, device.xp)
 
     def run(handle: ResourceHandle, indices: Any, updates: Any) -> None:
         work(handle.resource, indices, updates)
@@ -322,7 +322,7 @@ def _resource_gather(node: Node, device: Device) -> KernelFunction:
         value = handle.resource.read()
         if batch:
             return _batch_gather(value, indices, batch)
-        selected = scatter.checked_rows(indices, value.shape[0])
+        selected = scatter.check_rows(indices, value.shape[0])
         result = new_array(device, (*indices.shape, *value.shape[1:]), value.dtype)
         flat = result.reshape(selected.shape + value.shape[1:])
         np.take(value, selected, axis=0, out=flat, mode="clip")
@@ -332,7 +332,7 @@ def _resource_gather(node: Node, device: Device) -> KernelFunction:
 
 
 def _batch_gather(value: Array, indices: Any, batch: int) -> Array:
-    scatter.checked_rows(indices, value.shape[batch])
+    scatter.check_rows(indices, value.shape[batch])
     selected = indices.reshape(-1, *indices.shape[batch:])
     tables = value.reshape(-1, *value.shape[batch:])
     table_index = np.arange(len(tables)).reshape(-1, *(1,) * (selected.ndim - 1))
@@ -349,7 +349,7 @@ def _resource_gather_nd(node: Node, device: Device) -> KernelFunction:
         value = handle.resource.read()
         depth = indices.shape[-1]
         for axis in range(min(depth, value.ndim)):
-            scatter.checked_rows(indices[..., axis], value.shape[axis])
+            scatter.check_rows(indices[..., axis], value.shape[axis])
         return value[tuple(np.moveaxis(indices, -1, 0))] if depth else value
 
     return run
@@ -400,9 +400,9 @@ class MutexHold:
         self._hold = _Hold(mutex)
         call_when_gone(self, self._hold.release)
 
-    def belongs_to(self, step: StepContext) -> None:
+    def unlock_after(self, step: StepContext) -> None:
         """Make sure that the mutex is unlocked at the end of `step`."""
-        self._hold.belongs_to(step)
+        self._hold.unlock_after(step)
 
     def release(self) -> bool:
         """Unlock the mutex; return False if it was already unlocked."""
@@ -419,9 +419,9 @@ class _Hold:
         self._step: StepContext | None = None
         self._token = 0
 
-    def belongs_to(self, step: StepContext) -> None:
+    def unlock_after(self, step: StepContext) -> None:
         self._step = step
-        self._token = step.at_end(self._end)
+        self._token = step.add_end_callback(self._end)
 
     def _end(self) -> None:
         self.release()
@@ -437,18 +437,18 @@ class _Hold:
         return True
 
 
-class _Taking:
+class _MutexAcquisition:
     """The completion of an acquisition, which binds the mutex to its step."""
 
     __slots__ = ("_done", "_step", "fail")
 
-    def __init__(self, step: StepContext, done: Done) -> None:
+    def __init__(self, step: StepContext, done: CompletionCallback) -> None:
         self._step = step
         self._done = done
         self.fail = done.fail
 
     def __call__(self, value: Any = None) -> None:
-        value.belongs_to(self._step)
+        value.unlock_after(self._step)
         self._done(value)
 
 
@@ -467,9 +467,9 @@ def _mutex(node: Node, device: Device) -> KernelFunction:
 
 @kernel("MutexAcquire", "MutexLock")
 def _mutex_acquire(node: Node, device: Device) -> KernelFunction:
-    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], done: CompletionCallback) -> None:
         mutex: MutexResource = inputs[0].resource
-        mutex.waiters.wait(mutex.attempt, _Taking(ctx, done), ctx.cancellation)
+        mutex.waiters.wait(mutex.attempt, _MutexAcquisition(ctx, done), ctx.cancellation)
 
     return run
 

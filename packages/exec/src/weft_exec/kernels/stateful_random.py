@@ -13,7 +13,7 @@ import numpy as np
 
 from weft_exec.kernels import philox
 from weft_exec.kernels.common import as_exact, new_array
-from weft_exec.kernels.random import checked_range, checked_shape
+from weft_exec.kernels.random import check_range, check_shape
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.kernels.stateless_random import binomial, check_parameters
 from weft_exec.resources.resources import ResourceHandle, VariableState
@@ -30,7 +30,7 @@ _BLOCKS_PER_NUMBER = 256
 _ALGORITHMS = (1, 3)  # Philox, and the best there is
 
 
-def advanced(state: VariableState, algorithm: Any, count: int) -> Array:
+def advance_state(state: VariableState, algorithm: Any, count: int) -> Array:
     """Return the current state, and advance it for a draw of `count` numbers.
 
     Raises: InvalidArgumentError: the value is not a state of this algorithm.
@@ -62,7 +62,7 @@ def advanced(state: VariableState, algorithm: Any, count: int) -> Array:
 
 def _stream(handle: ResourceHandle, algorithm: Any, count: int) -> np.random.Philox:
     """Return the random bits at a variable's state, and advance the state for `count` numbers."""
-    value = advanced(handle.resource, algorithm, count)
+    value = advance_state(handle.resource, algorithm, count)
     low, high, key = value[:3].view(np.uint64).tolist()
     return np.random.Philox(
         key=np.array([key, 0], np.uint64), counter=np.array([low, high, 0, 0], np.uint64)
@@ -78,7 +78,7 @@ def _skip(node: Node, device: Device) -> KernelFunction:
     def run(handle: ResourceHandle, algorithm: Any, delta: Any) -> None:
         if delta < 0:
             raise errors.InvalidArgumentError(f"delta must be at least 0, got {delta}")
-        advanced(handle.resource, algorithm, int(delta))
+        advance_state(handle.resource, algorithm, int(delta))
 
     return run
 
@@ -86,7 +86,7 @@ def _skip(node: Node, device: Device) -> KernelFunction:
 @kernel("RngReadAndSkip")
 def _read_and_skip(node: Node, device: Device) -> KernelFunction:
     def run(handle: ResourceHandle, algorithm: Any, delta: Any) -> Any:
-        return advanced(handle.resource, algorithm, int(delta))[:3].copy()
+        return advance_state(handle.resource, algorithm, int(delta))[:3].copy()
 
     return run
 
@@ -103,7 +103,7 @@ def _floats(node: Node, device: Device) -> KernelFunction:
     fill, dtype = _FILLS[node.type], node.outputs[0].dtype.numpy
 
     def run(handle: ResourceHandle, algorithm: Any, shape: Any) -> Any:
-        result = new_array(device, checked_shape(shape), dtype)
+        result = new_array(device, check_shape(shape), dtype)
         fill(_stream(handle, algorithm, result.size).random_raw, result, np)
         return _finish(result)
 
@@ -115,10 +115,10 @@ def _integers(node: Node, device: Device) -> KernelFunction:
     dtype = node.outputs[0].dtype.numpy
 
     def run(handle: ResourceHandle, algorithm: Any, shape: Any, low: Any, high: Any) -> Any:
-        result = new_array(device, checked_shape(shape), dtype)
+        result = new_array(device, check_shape(shape), dtype)
         if not result.size:
             return result
-        first, last = checked_range(low, high)
+        first, last = check_range(low, high)
         words = _stream(handle, algorithm, result.size).random_raw
         philox.fill_integers(words, result, first, last)
         return _finish(result)
@@ -131,7 +131,7 @@ def _full_integers(node: Node, device: Device) -> KernelFunction:
     dtype = node.outputs[0].dtype.numpy
 
     def run(handle: ResourceHandle, algorithm: Any, shape: Any) -> Any:
-        size = checked_shape(shape)
+        size = check_shape(shape)
         count = prod(size)
         result = new_array(device, size, dtype)
         raw = _stream(handle, algorithm, count).random_raw(count)
@@ -146,7 +146,7 @@ def _binomials(node: Node, device: Device) -> KernelFunction:
     dtype = node.outputs[0].dtype.numpy
 
     def run(handle: ResourceHandle, algorithm: Any, shape: Any, counts: Any, probs: Any) -> Any:
-        size = checked_shape(shape)
+        size = check_shape(shape)
         wide = check_parameters(size, counts, probs)
         generator = np.random.Generator(_stream(handle, algorithm, prod(size)))
         return as_exact(np.asarray(binomial(generator, size, *wide)), dtype, device)
@@ -159,8 +159,8 @@ def _entropy(node: Node, device: Device) -> KernelFunction:
     dtype = node.outputs[0].dtype.numpy
 
     def run(shape: Any) -> Any:
-        result = new_array(device, checked_shape(shape), dtype)
-        words = np.random.Philox(key=np.array(philox.entropy(), np.uint64)).random_raw
+        result = new_array(device, check_shape(shape), dtype)
+        words = np.random.Philox(key=np.array(philox.random_key(), np.uint64)).random_raw
         view = np.asarray(words(-(-result.nbytes // 8))).view(np.uint8)
         result.reshape(-1)[...] = view[: result.nbytes].view(dtype)
         return _finish(result)
@@ -171,7 +171,7 @@ def _entropy(node: Node, device: Device) -> KernelFunction:
 # ---------------------------------------------------------------------- permutations of indices
 
 
-def _mixed(x: Array) -> Array:
+def _mix_bits(x: Array) -> Array:
     """Mix 64 bits (the finalizer of SplitMix64)."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -179,12 +179,12 @@ def _mixed(x: Array) -> Array:
     return mixed
 
 
-def _permuted(index: Array, keys: list[Array], half: Array) -> Array:
+def _permute(index: Array, keys: list[Array], half: Array) -> Array:
     """Permute numbers of `2 * half` bits by a Feistel network."""
     mask = (np.uint64(1) << half) - np.uint64(1)
     left, right = index >> half, index & mask
     for key in keys:
-        left, right = right, left ^ (_mixed(right + key) & mask)
+        left, right = right, left ^ (_mix_bits(right + key) & mask)
     joined: Array = left << half | right
     return joined
 
@@ -194,7 +194,7 @@ def _round_keys(seed: Array, rounds: int) -> list[Array]:
     total = np.zeros(seed.shape[:-1], np.uint64)
     keys = []
     for index in range(rounds + 3):
-        total = _mixed(total + seed[..., index % 3] + np.uint64(0x9E3779B97F4A7C15))
+        total = _mix_bits(total + seed[..., index % 3] + np.uint64(0x9E3779B97F4A7C15))
         keys.append(total)
     return keys[3:]
 
@@ -221,8 +221,8 @@ def _index_shuffle(node: Node, device: Device) -> KernelFunction:
             np.broadcast_to(key, shape).ravel() for key in _round_keys(_words(seed), 3 * rounds)
         ]
         last = np.broadcast_to(_words(largest), shape).ravel()
-        place = np.broadcast_to(_words(index), shape).ravel()
-        return _finish(_walked(place, keys, last).astype(dtype).reshape(shape))
+        index_words = np.broadcast_to(_words(index), shape).ravel()
+        return _finish(_cycle_walk(index_words, keys, last).astype(dtype).reshape(shape))
 
     return run
 
@@ -231,15 +231,15 @@ def _words(value: Any) -> Array:
     return np.asarray(value).astype(np.uint64)
 
 
-def _walked(array: Array, keys: list[Array], last: Array) -> Array:
+def _cycle_walk(array: Array, keys: list[Array], last: Array) -> Array:
     """Return a permutation of [0, last], by cycle walking within the next power of 4."""
     half = np.ones_like(last)
     for bits in range(1, 32):
         half += last >> np.uint64(2 * bits) > 0
-    result = _permuted(array, keys, half)
+    result = _permute(array, keys, half)
     overflow = np.flatnonzero(result > last)
     while overflow.size:
         keys_there = [key[overflow] for key in keys]
-        result[overflow] = _permuted(result[overflow], keys_there, half[overflow])
+        result[overflow] = _permute(result[overflow], keys_there, half[overflow])
         overflow = overflow[result[overflow] > last[overflow]]
     return result

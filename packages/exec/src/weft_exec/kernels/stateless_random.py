@@ -12,7 +12,7 @@ import numpy as np
 
 from weft_exec.kernels import philox, probability, special
 from weft_exec.kernels.common import as_exact
-from weft_exec.kernels.random import checked_shape
+from weft_exec.kernels.random import check_shape
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_tensor import errors
 
@@ -44,7 +44,7 @@ def binomial(generator: np.random.Generator, shape: Shape, counts: Array, probs:
     return generator.binomial(counts.astype(np.int64), probs, shape)
 
 
-def _truncated(
+def _draw_truncated(
     generator: np.random.Generator, shape: Shape, mean: Array, deviation: Array, low: Array,
     high: Array
 ) -> Array:  # fmt: skip
@@ -73,10 +73,10 @@ def check_parameters(size: Shape, *parameters: Any) -> list[Array]:
     """
     wide = [np.asarray(value, np.float64) for value in parameters]
     try:
-        fits = np.broadcast_shapes(size, *(value.shape for value in wide)) == size
+        is_compatible = np.broadcast_shapes(size, *(value.shape for value in wide)) == size
     except ValueError:
-        fits = False
-    if not fits:
+        is_compatible = False
+    if not is_compatible:
         raise errors.InvalidArgumentError(
             f"parameters of shapes {[list(value.shape) for value in wide]} do not "
             f"broadcast to the shape {list(size)} of the result"
@@ -90,7 +90,7 @@ def _drawn(op: str, draw: Callable[..., Array]) -> None:
         dtype = node.outputs[0].dtype.numpy
 
         def run(shape: Any, seed: Any, *parameters: Any) -> Any:
-            size = checked_shape(shape)
+            size = check_shape(shape)
             wide = check_parameters(size, *parameters)
             bits = np.random.Philox(key=np.array(philox.stateless_key(seed), np.uint64))
             return as_exact(np.asarray(draw(np.random.Generator(bits), size, *wide)), dtype, device)
@@ -101,7 +101,7 @@ def _drawn(op: str, draw: Callable[..., Array]) -> None:
 _drawn("StatelessRandomGammaV2", _gamma)
 _drawn("StatelessRandomPoisson", _poisson)
 _drawn("StatelessRandomBinomial", binomial)
-_drawn("StatelessParameterizedTruncatedNormal", _truncated)
+_drawn("StatelessParameterizedTruncatedNormal", _draw_truncated)
 
 
 @kernel("StatelessMultinomial", heavy=True)
@@ -116,7 +116,7 @@ def _multinomial(node: Node, device: Device) -> KernelFunction:
                 f"{list(logits.shape)} and {count}"
             )
         result = np.empty((len(logits), count), dtype)
-        philox.classes(philox.stateless_words(seed), logits, result)
+        philox.draw_classes(philox.stateless_words(seed), logits, result)
         return result
 
     return run

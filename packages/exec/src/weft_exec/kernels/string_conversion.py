@@ -16,8 +16,8 @@ from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.kernels.strings import (
     bytes_of,
     items_of,
-    mapped,
-    numbers_of,
+    map_strings,
+    map_to_numbers,
     scalar_of,
     strings_of,
     unicode_of,
@@ -67,7 +67,7 @@ def _string_to_number(node: Node, device: Device) -> KernelFunction:
             raise errors.InvalidArgumentError(f"{value} is out of the range of {output.name}")
         return value
 
-    return numbers_of(parse, output.numpy)
+    return map_to_numbers(parse, output.numpy)
 
 
 @kernel("AsString")
@@ -99,7 +99,7 @@ def _formatted(function: Callable[[Any], bytes]) -> KernelFunction:
     return run
 
 
-def _numbers_in(node: Node) -> Callable[[list[bytes], tuple[int, ...]], Any]:
+def _make_parser(node: Node) -> Callable[[list[bytes], tuple[int, ...]], Any]:
     """Return a function from strings of equal length, and their shape, to their numbers."""
     dtype = node.outputs[0].dtype.numpy
     stored = np.dtype(np.uint8) if dtype.kind == "b" else dtype
@@ -127,13 +127,13 @@ def _numbers_in(node: Node) -> Callable[[list[bytes], tuple[int, ...]], Any]:
 
 @kernel("DecodeRaw")
 def _decode_raw(node: Node, device: Device) -> KernelFunction:
-    decode = _numbers_in(node)
+    decode = _make_parser(node)
     return lambda x: decode(items_of(x), x.shape)
 
 
 @kernel("DecodePaddedRaw")
 def _decode_padded_raw(node: Node, device: Device) -> KernelFunction:
-    decode = _numbers_in(node)
+    decode = _make_parser(node)
     dtype = node.outputs[0].dtype
 
     def run(x: Any, fixed_length: Any) -> Any:
@@ -149,13 +149,13 @@ def _decode_padded_raw(node: Node, device: Device) -> KernelFunction:
 @kernel("StringToHashBucket")
 def _hash(node: Node, device: Device) -> KernelFunction:
     count: int = node.attrs["num_buckets"]
-    return numbers_of(lambda item: murmur64(item) % count, np.dtype("i8"))
+    return map_to_numbers(lambda item: murmur64(item) % count, np.dtype("i8"))
 
 
 @kernel("StringToHashBucketFast")
 def _hash_fast(node: Node, device: Device) -> KernelFunction:
     count: int = node.attrs["num_buckets"]
-    return numbers_of(lambda item: fingerprint64(item) % count, np.dtype("i8"))
+    return map_to_numbers(lambda item: fingerprint64(item) % count, np.dtype("i8"))
 
 
 @kernel("Fingerprint")
@@ -185,7 +185,7 @@ def _hash_strong(node: Node, device: Device) -> KernelFunction:
     if len(node.attrs["key"]) != 2:
         raise errors.InvalidArgumentError(f"key must have 2 elements, got {len(node.attrs['key'])}")
     first, second = node.attrs["key"]
-    return numbers_of(lambda item: siphash(item, (first, second)) % count, np.dtype("i8"))
+    return map_to_numbers(lambda item: siphash(item, (first, second)) % count, np.dtype("i8"))
 
 
 # ----------------------------------------------------------------------------------- forms
@@ -194,8 +194,8 @@ def _hash_strong(node: Node, device: Device) -> KernelFunction:
 @kernel("EncodeBase64")
 def _encode_base64(node: Node, device: Device) -> KernelFunction:
     if node.attrs["pad"]:
-        return mapped(base64.urlsafe_b64encode)
-    return mapped(lambda item: base64.urlsafe_b64encode(item).rstrip(b"="))
+        return map_strings(base64.urlsafe_b64encode)
+    return map_strings(lambda item: base64.urlsafe_b64encode(item).rstrip(b"="))
 
 
 @kernel("DecodeBase64")
@@ -211,7 +211,7 @@ def _decode_base64(node: Node, device: Device) -> KernelFunction:
                 f"strings must be web-safe base64, got {item!r}: {error}"
             ) from None
 
-    return mapped(decode)
+    return map_strings(decode)
 
 
 @kernel("StringFormat")

@@ -41,7 +41,7 @@ def scalar_of(x: Any) -> bytes:
     return value
 
 
-def mapped(function: Callable[[bytes], bytes]) -> KernelFunction:
+def map_strings(function: Callable[[bytes], bytes]) -> KernelFunction:
     """Return a kernel that maps each string to a string."""
 
     def run(x: Any) -> Any:
@@ -50,7 +50,7 @@ def mapped(function: Callable[[bytes], bytes]) -> KernelFunction:
     return run
 
 
-def numbers_of(function: Callable[[bytes], Any], dtype: np.dtype[Any]) -> KernelFunction:
+def map_to_numbers(function: Callable[[bytes], Any], dtype: np.dtype[Any]) -> KernelFunction:
     """Return a kernel that maps each string to a number."""
 
     def run(x: Any) -> Any:
@@ -159,10 +159,10 @@ def _split_with(parts_of: Callable[[bytes], list[bytes]], x: Any) -> tuple[Any, 
     """Split each string, and return the parts as a sparse matrix."""
     rows = [parts_of(item) for item in items_of(x)]
     values = [part for row in rows for part in row]
-    places = [(i, j) for i, row in enumerate(rows) for j in range(len(row))]
+    positions = [(i, j) for i, row in enumerate(rows) for j in range(len(row))]
     widest = max([len(row) for row in rows], default=0)
     return (
-        np.array(places, np.int64).reshape(-1, 2),
+        np.array(positions, np.int64).reshape(-1, 2),
         strings_of(values, (len(values),)),
         np.array([len(rows), widest], np.int64),
     )
@@ -205,13 +205,15 @@ def _string_split_v2(node: Node, device: Device) -> KernelFunction:
 @kernel("StringLength")
 def _string_length(node: Node, device: Device) -> KernelFunction:
     if node.attrs["unit"] == "UTF8_CHAR":
-        return numbers_of(lambda item: sum([byte & 0xC0 != 0x80 for byte in item]), np.dtype("i4"))
-    return numbers_of(len, np.dtype("i4"))
+        return map_to_numbers(
+            lambda item: sum([byte & 0xC0 != 0x80 for byte in item]), np.dtype("i4")
+        )
+    return map_to_numbers(len, np.dtype("i4"))
 
 
 @kernel("StringStrip")
 def _string_strip(node: Node, device: Device) -> KernelFunction:
-    return mapped(bytes.strip)
+    return map_strings(bytes.strip)
 
 
 @kernel("StringLower", "StringUpper")
@@ -222,8 +224,8 @@ def _string_case(node: Node, device: Device) -> KernelFunction:
         raise errors.InvalidArgumentError(f"encoding must be '' or 'utf-8', got {encoding!r}")
     if encoding:
         change = str.lower if lower else str.upper
-        return mapped(lambda item: utf8_of(change(unicode_of(item))))
-    return mapped(bytes.lower if lower else bytes.upper)
+        return map_strings(lambda item: utf8_of(change(unicode_of(item))))
+    return map_strings(bytes.lower if lower else bytes.upper)
 
 
 # ---------------------------------------------------------------------- regular expressions
@@ -232,7 +234,7 @@ def _string_case(node: Node, device: Device) -> KernelFunction:
 @kernel("StaticRegexReplace")
 def _static_regex_replace(node: Node, device: Device) -> KernelFunction:
     pattern, rewrite = bytes_of(node.attrs["pattern"]), bytes_of(node.attrs["rewrite"])
-    return mapped(replacer(pattern, rewrite, node.attrs["replace_global"]))
+    return map_strings(replacer(pattern, rewrite, node.attrs["replace_global"]))
 
 
 @kernel("RegexReplace")
@@ -240,13 +242,13 @@ def _regex_replace(node: Node, device: Device) -> KernelFunction:
     everywhere: bool = node.attrs["replace_global"]
 
     def run(x: Any, pattern: Any, rewrite: Any) -> Any:
-        return mapped(replacer(scalar_of(pattern), scalar_of(rewrite), everywhere))(x)
+        return map_strings(replacer(scalar_of(pattern), scalar_of(rewrite), everywhere))(x)
 
     return run
 
 
 def _matcher(pattern: bytes) -> KernelFunction:
-    return numbers_of(Pattern(pattern, grouping=False).matches, np.dtype(np.bool_))
+    return map_to_numbers(Pattern(pattern, grouping=False).matches, np.dtype(np.bool_))
 
 
 @kernel("StaticRegexFullMatch")

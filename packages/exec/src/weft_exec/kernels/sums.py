@@ -30,7 +30,7 @@ PRODUCTS: Final = "fd"
 _ONES: Final = {code: np.ones(LONG, code) for code in PRODUCTS}
 
 
-def summed(x: Any, start: int, stop: int, into: Array | None = None) -> Any:
+def sum_axes(x: Any, start: int, stop: int, into: Array | None = None) -> Any:
     """Return the sums over the axes from `start` up to, but not including, `stop`.
 
     Args:
@@ -39,33 +39,33 @@ def summed(x: Any, start: int, stop: int, into: Array | None = None) -> Any:
     Returns: an array with the shape of `x` without these axes, or a NumPy scalar if no axes are
       left.
     """
-    ones = _ONES.get(x.dtype.char)
-    if x.size < FEW or ones is None or not x.flags.c_contiguous:
-        return _reduced(x, start, stop, into)
+    unit_vector = _ONES.get(x.dtype.char)
+    if x.size < FEW or unit_vector is None or not x.flags.c_contiguous:
+        return _reduce_blocks(x, start, stop, into)
     shape = x.shape
     before, count, after = prod(shape[:start]), prod(shape[start:stop]), prod(shape[stop:])
     if before > 1 and after > 1 and (count * after < FEW or after >= FEW):
-        return _reduced(x, start, stop, into)
+        return _reduce_blocks(x, start, stop, into)
     if count > LONG and after == 1:
-        return _reduced(x, start, stop, into)
+        return _reduce_blocks(x, start, stop, into)
     if count > BLOCK and after > 1:
-        parts = _sum_blocks(x.reshape(before, count, after), ones)
-        return summed(parts.reshape(*shape[:start], -1, *shape[stop:]), start, start + 1, into)
-    ones = ones[:count]
-    out = into if into is None else into.reshape(_flat(before, after))
+        parts = _sum_blocks(x.reshape(before, count, after), unit_vector)
+        return sum_axes(parts.reshape(*shape[:start], -1, *shape[stop:]), start, start + 1, into)
+    unit_vector = unit_vector[:count]
+    out = into if into is None else into.reshape(_flat_shape(before, after))
     if before == after == 1 and into is None:
-        result = x.reshape(-1).dot(ones)
+        result = x.reshape(-1).dot(unit_vector)
     elif after == 1:
-        result = x.reshape(before, count).dot(ones, out)
+        result = x.reshape(before, count).dot(unit_vector, out)
     elif before == 1:
-        result = ones.dot(x.reshape(count, after), out)
+        result = unit_vector.dot(x.reshape(count, after), out)
     else:
-        result = np.matmul(ones, x.reshape(before, count, after), out=out)
+        result = np.matmul(unit_vector, x.reshape(before, count, after), out=out)
     left = shape[:start] + shape[stop:]
     return result.reshape(left) if left and result.shape != left else result
 
 
-def _reduced(x: Any, start: int, stop: int, into: Array | None) -> Any:
+def _reduce_blocks(x: Any, start: int, stop: int, out: Array | None) -> Any:
     """Return the sums by NumPy, in blocks of `BLOCK` where NumPy does not use pairwise summation.
 
     NumPy uses it only along the last axis of dense arrays. The sums of blocks are summed in the
@@ -74,19 +74,19 @@ def _reduced(x: Any, start: int, stop: int, into: Array | None) -> Any:
     axes = tuple(range(start, stop))
     in_pairs = x.dtype.kind not in "fc" or (stop == x.ndim and x.flags.c_contiguous)
     if in_pairs or prod(x.shape[start:stop]) <= BLOCK:
-        return np.add.reduce(x, axis=axes, dtype=x.dtype, out=into)
+        return np.add.reduce(x, axis=axes, dtype=x.dtype, out=out)
     if stop - start > 1:
-        return _reduced(_reduced(x, stop - 1, stop, None), start, stop - 1, into)
+        return _reduce_blocks(_reduce_blocks(x, stop - 1, stop, None), start, stop - 1, out)
     firsts = range(0, x.shape[start], BLOCK)
     parts = np.empty((len(firsts), *x.shape[:start], *x.shape[stop:]), x.dtype)
     lead = (slice(None),) * start
     for block, first in enumerate(firsts):
         rows = x[(*lead, slice(first, first + BLOCK))]
         np.add.reduce(rows, axis=start, dtype=x.dtype, out=parts[block, ...])
-    return _reduced(parts, 0, 1, into)
+    return _reduce_blocks(parts, 0, 1, out)
 
 
-def _flat(before: int, after: int) -> tuple[int, ...]:
+def _flat_shape(before: int, after: int) -> tuple[int, ...]:
     if before == 1 or after == 1:
         return (before * after,)
     return before, after

@@ -154,7 +154,7 @@ def _gather(node: Node, device: Device) -> KernelFunction:
             return new_array(
                 device, (0, *_require_static(state, state.dims, "element_shape")), dtype.numpy
             )
-        return _stacked(values, dtype.numpy, device)
+        return _stack_values(values, dtype.numpy, device)
 
     return run
 
@@ -177,7 +177,7 @@ def _require_static(state: TensorArrayState, dims: Dims, label: str) -> tuple[in
     return dims  # type: ignore[return-value]
 
 
-def _stacked(values: Sequence[Any], dtype: np.dtype[Any], device: Device) -> Any:
+def _stack_values(values: Sequence[Any], dtype: np.dtype[Any], device: Device) -> Any:
     """Stack values of one shape along a new first axis."""
     shape = values[0].shape
     for i, value in enumerate(values):

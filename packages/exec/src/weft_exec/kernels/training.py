@@ -17,7 +17,7 @@ import numpy as np
 from weft_exec.kernels.common import new_array
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFactory, KernelFunction, kernel
 from weft_exec.resources.resources import VariableState, state_of
-from weft_graph.ir.interrupts import uninterrupted
+from weft_graph.ir.interrupts import defer_interrupts
 from weft_graph.ops.training import UpdateRule, op_type, op_types
 from weft_tensor import errors
 
@@ -35,7 +35,7 @@ BLOCK: Final = 32768
 """Elements of a block: five float32 arrays and the scratch fit in one megabyte."""
 
 
-class Hyper:
+class Hyperparameters:
     """The scalar inputs of a rule by name, and its attributes.
 
     Scalars have the variable's element type, so that arithmetic with them preserves it.
@@ -63,7 +63,7 @@ class Hyper:
 # -------------------------------------------------------------------------------- rules
 
 
-def _gradient_descent(h: Hyper) -> Step:
+def _gradient_descent(h: Hyperparameters) -> Step:
     (alpha,) = h.fixed(h["alpha"])
 
     def step(xp: Any, scratch: Array, var: Array, grad: Array) -> None:
@@ -83,7 +83,7 @@ def _shrink(xp: Any, t: Array, value: Array, by: Any) -> None:
     xp.multiply(t, signs, out=t)
 
 
-def _proximal_gradient_descent(h: Hyper) -> Step:
+def _proximal_gradient_descent(h: Hyperparameters) -> Step:
     alpha, l1 = h["alpha"], h["l1"]
     threshold, divisor = alpha * l1, h.one + alpha * h["l2"]
 
@@ -98,7 +98,7 @@ def _proximal_gradient_descent(h: Hyper) -> Step:
     return step
 
 
-def _momentum(h: Hyper) -> Step:
+def _momentum(h: Hyperparameters) -> Step:
     rate, momentum = h.fixed(h["lr"], h["momentum"])
     nesterov = h.attrs["use_nesterov"]
 
@@ -117,15 +117,15 @@ def _momentum(h: Hyper) -> Step:
     return step
 
 
-def _adagrad(h: Hyper) -> Step:
+def _adagrad(h: Hyperparameters) -> Step:
     return _adagrad_with(h, None)
 
 
-def _adagrad_v2(h: Hyper) -> Step:
+def _adagrad_v2(h: Hyperparameters) -> Step:
     return _adagrad_with(h, h["epsilon"])
 
 
-def _adagrad_with(h: Hyper, epsilon: Any) -> Step:
+def _adagrad_with(h: Hyperparameters, epsilon: Any) -> Step:
     rate, update_slots = h["lr"], h.attrs["update_slots"]
 
     def step(xp: Any, scratch: Array, var: Array, accum: Array, grad: Array) -> None:
@@ -143,7 +143,7 @@ def _adagrad_with(h: Hyper, epsilon: Any) -> Step:
     return step
 
 
-def _proximal_adagrad(h: Hyper) -> Step:
+def _proximal_adagrad(h: Hyperparameters) -> Step:
     rate, l1, l2 = h["lr"], h["l1"], h["l2"]
 
     def step(xp: Any, scratch: Array, var: Array, accum: Array, grad: Array) -> None:
@@ -164,7 +164,7 @@ def _proximal_adagrad(h: Hyper) -> Step:
     return step
 
 
-def _adagrad_da(h: Hyper) -> Step:
+def _adagrad_da(h: Hyperparameters) -> Step:
     rate, l1, count = h["lr"], h["l1"], h["global_step"]
     threshold, strength = l1 * count, h["l2"] * count * rate
 
@@ -187,7 +187,7 @@ def _adagrad_da(h: Hyper) -> Step:
     return step
 
 
-def _adadelta(h: Hyper) -> Step:
+def _adadelta(h: Hyperparameters) -> Step:
     rate, rho, epsilon = h["lr"], h["rho"], h["epsilon"]
     remaining = h.one - rho
 
@@ -223,15 +223,15 @@ def _approach(xp: Any, t: Array, mean: Array, remaining: Any) -> None:
     xp.add(mean, t, out=mean)
 
 
-def _ftrl(h: Hyper) -> Step:
+def _ftrl(h: Hyperparameters) -> Step:
     return _ftrl_with(h, None)
 
 
-def _ftrl_v2(h: Hyper) -> Step:
+def _ftrl_v2(h: Hyperparameters) -> Step:
     return _ftrl_with(h, h["l2_shrinkage"] + h["l2_shrinkage"])
 
 
-def _ftrl_with(h: Hyper, shrinkage: Any) -> Step:
+def _ftrl_with(h: Hyperparameters, shrinkage: Any) -> Step:
     rate, l1, power = h["lr"], h["l1"], -h["lr_power"]
     twice_l2 = h["l2"] + h["l2"]
     is_root = float(power) == 0.5
@@ -269,13 +269,13 @@ def _ftrl_with(h: Hyper, shrinkage: Any) -> Step:
     return step
 
 
-def _adam(h: Hyper) -> Step:
+def _adam(h: Hyperparameters) -> Step:
     rest1, rest2 = h.one - h["beta1"], h.one - h["beta2"]
     root = h.xp.sqrt(h.one - h["beta2_power"])
     rate = h["lr"] * root / (h.one - h["beta1_power"])
-    nesterov, ahead = h.attrs["use_nesterov"], rest1 * rate
-    beta1, epsilon, rest1, rest2, rate, ahead = h.fixed(
-        h["beta1"], h["epsilon"], rest1, rest2, rate, ahead
+    nesterov, lookahead = h.attrs["use_nesterov"], rest1 * rate
+    beta1, epsilon, rest1, rest2, rate, lookahead = h.fixed(
+        h["beta1"], h["epsilon"], rest1, rest2, rate, lookahead
     )
 
     # For the many small variables of most programs, name lookups and keywords dominate the time.
@@ -298,7 +298,7 @@ def _adam(h: Hyper) -> Step:
             divide(u, t, u)
             multiply(u, rate, u)
             subtract(var, u, var)
-            multiply(grad, ahead, u)
+            multiply(grad, lookahead, u)
         else:
             multiply(m, rate, u)
         divide(u, t, u)
@@ -307,7 +307,7 @@ def _adam(h: Hyper) -> Step:
     return step
 
 
-def _rmsprop(h: Hyper) -> Step:
+def _rmsprop(h: Hyperparameters) -> Step:
     remaining, epsilon = h.one - h["rho"], h["epsilon"]
     move = _move_by_momentum(h)
 
@@ -321,7 +321,7 @@ def _rmsprop(h: Hyper) -> Step:
     return step
 
 
-def _centered_rmsprop(h: Hyper) -> Step:
+def _centered_rmsprop(h: Hyperparameters) -> Step:
     remaining, epsilon = h.one - h["rho"], h["epsilon"]
     move = _move_by_momentum(h)
 
@@ -342,7 +342,7 @@ def _centered_rmsprop(h: Hyper) -> Step:
     return step
 
 
-def _move_by_momentum(h: Hyper) -> Callable[..., None]:
+def _move_by_momentum(h: Hyperparameters) -> Callable[..., None]:
     rate, momentum = h["lr"], h["momentum"]
 
     def move(xp: Any, t: Array, u: Array, var: Array, mom: Array, grad: Array) -> None:
@@ -356,7 +356,7 @@ def _move_by_momentum(h: Hyper) -> Callable[..., None]:
     return move
 
 
-_STEPS: Final[Mapping[str, Callable[[Hyper], Step]]] = {
+_STEPS: Final[Mapping[str, Callable[[Hyperparameters], Step]]] = {
     "GradientDescent": _gradient_descent,
     "ProximalGradientDescent": _proximal_gradient_descent,
     "Momentum": _momentum,
@@ -407,7 +407,7 @@ def _apply_in_blocks(arrays: list[Array], grad: Array, step: Step, device: Devic
     if size <= block:
         step(xp, scratch, *arrays, grad)
         return
-    with uninterrupted():  # a variable has all of an update, or nothing
+    with defer_interrupts():  # a variable has all of an update, or nothing
         for start in range(0, size, block):
             stop = min(start + block, size)
             parts = [array[start:stop] for array in arrays]
@@ -464,10 +464,10 @@ def _rounds(xp: Any, indices: Array) -> Iterator[Array | None]:
         yield None
         return
     rounds: list[list[int]] = []
-    seen: dict[int, int] = {}
+    counts: dict[int, int] = {}
     for position, index in enumerate(rows):
-        count = seen.get(index, 0)
-        seen[index] = count + 1
+        count = counts.get(index, 0)
+        counts[index] = count + 1
         if count == len(rounds):
             rounds.append([])
         rounds[count].append(position)
@@ -475,7 +475,7 @@ def _rounds(xp: Any, indices: Array) -> Iterator[Array | None]:
         yield xp.array(positions)
 
 
-class _Steps:
+class _StepCache:
     """Creates the step of a rule from its scalar inputs, and caches the last one.
 
     All updates of an optimizer in a step receive the same scalar objects.
@@ -495,7 +495,7 @@ class _Steps:
             return last[1]
         named = zip(self._names, scalars, strict=True)
         values = {name: _scalar(name, value, self._one) for name, value in named}
-        step = self._make(Hyper(values, self._attrs, self._one, self._xp))
+        step = self._make(Hyperparameters(values, self._attrs, self._one, self._xp))
         self._last = (scalars, step)
         return step
 
@@ -510,13 +510,13 @@ def _factory(rule: UpdateRule, sparse: bool, resource: bool) -> KernelFactory:
     of_grad = count + arguments.index(is_grad)
     of_indices = count + arguments.index("indices") if sparse else 0
     scalars_of = itemgetter(slice(0, 0), *[count + index for index in of_scalars])
-    cache: dict[tuple[Any, ...], _Steps] = {}
+    cache: dict[tuple[Any, ...], _StepCache] = {}
 
     def make(node: Node, device: Device) -> KernelFunction:
         key = (device.xp, node.attrs["T"], *[node.attrs[attr] for attr in rule.attrs])
         steps = cache.get(key)
         if steps is None:
-            steps = cache[key] = _Steps(rule, scalar_names, node, device.xp)
+            steps = cache[key] = _StepCache(rule, scalar_names, node, device.xp)
 
         def run(*inputs: Any) -> Any:
             states = inputs[:count]

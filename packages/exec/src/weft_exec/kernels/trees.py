@@ -65,8 +65,8 @@ class _Nodes:
             raise errors.InvalidArgumentError(f"features must be at least 0, got {feature.min()}")
         # Both successors of a node side by side: for a failed and for a passed test.
         self.following = np.stack([if_false, if_true], 1).reshape(-1)
-        places = np.arange(count)
-        self.is_inner = (if_true != places) | (if_false != places)
+        indices = np.arange(count)
+        self.is_inner = (if_true != indices) | (if_false != indices)
 
 
 @kernel(WALK)

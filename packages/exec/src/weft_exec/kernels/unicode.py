@@ -30,7 +30,7 @@ _MARKED: Final = {
 _CONTROL: Final = 0x20
 
 
-def _replaced(code: int) -> int:
+def _replacement_code(code: int) -> int:
     """Return the code point to write for a replacement, which may be a surrogate."""
     return 0xFFFD if 0xD800 <= code <= 0xDFFF else code
 
@@ -60,7 +60,7 @@ class _Decoder:
             raise errors.InvalidArgumentError(f"{name!r} is not a text encoding")
         self._codec = info.name
         self._errors: str = node.attrs["errors"]
-        self._replacement = chr(_replaced(node.attrs["replacement_char"]))
+        self._replacement = chr(_replacement_code(node.attrs["replacement_char"]))
         self._controls: bool = node.attrs["replace_control_characters"]
 
     def text(self, item: bytes) -> str:
@@ -68,7 +68,7 @@ class _Decoder:
         try:
             strict = self._strict(item)
         except UnicodeDecodeError:
-            strict = "".join([text for text, _, _ in self._mended(item)])
+            strict = "".join([text for text, _, _ in self._mend(item)])
         return self._strip_controls(strict) if self._controls else strict
 
     def pieces(self, item: bytes) -> list[Piece]:
@@ -76,7 +76,7 @@ class _Decoder:
         try:
             result = [(self._strict(item), 0, len(item))]
         except UnicodeDecodeError:
-            result = self._mended(item)
+            result = self._mend(item)
         return result
 
     def _strict(self, item: bytes) -> str:
@@ -92,7 +92,7 @@ class _Decoder:
             return self._codec + "-le", item[len(little) :]
         return self._codec + "-be", item.removeprefix(big)
 
-    def _mended(self, item: bytes) -> list[Piece]:
+    def _mend(self, item: bytes) -> list[Piece]:
         """Return text with malformed parts removed or replaced."""
         codec, remaining = self._order_of(item)
         skipped = len(item) - len(remaining)
@@ -126,7 +126,7 @@ class _Decoder:
             self._refuse()
         return array
 
-    def mended_codes(self, codes: Array) -> tuple[Array, Array | None]:
+    def mend_codes(self, codes: Array) -> tuple[Array, Array | None]:
         """Remove or replace control code points; return codes, and a mask if some were removed."""
         control = self.is_control(codes)
         if not control.any():
@@ -136,7 +136,7 @@ class _Decoder:
         return np.where(control, ord(self._replacement), codes).astype(codes.dtype), None
 
     def _strip_controls(self, text: str) -> str:
-        return _text_of(self.mended_codes(_codes_of(text))[0])
+        return _text_of(self.mend_codes(_codes_of(text))[0])
 
 
 def _codes_of(text: str) -> Array:
@@ -171,14 +171,14 @@ def _decode(node: Node, device: Device) -> KernelFunction:
         codes = [_codes_of(text) for text, _, _ in pieces]
         joined = np.concatenate([np.zeros(0, "<u4"), *codes])
         if not wants_offsets:
-            return decoder.mended_codes(joined)[0], joined
+            return decoder.mend_codes(joined)[0], joined
         starts = [
             _starts(code, text, begin, end, width)
             for code, (text, begin, end) in zip(codes, pieces, strict=True)
         ]
         offsets = np.concatenate([np.zeros(0, np.int64), *starts])
-        mended, kept = decoder.mended_codes(joined)
-        return mended, offsets if kept is None else offsets[kept]
+        mended, is_kept = decoder.mend_codes(joined)
+        return mended, offsets if is_kept is None else offsets[is_kept]
 
     def run(x: Any) -> Any:
         rows = [of_item(item) for item in items_of(x)]
@@ -223,7 +223,7 @@ def _starts(codes: Array, text: str, begin: int, end: int, width: Widths) -> Arr
 def _encode(node: Node, device: Device) -> KernelFunction:
     codec = _OUTPUT[node.attrs["output_encoding"]]
     policy: str = node.attrs["errors"]
-    replacement = _replaced(node.attrs["replacement_char"])
+    replacement = _replacement_code(node.attrs["replacement_char"])
 
     def run(values: Any, splits: Any) -> Any:
         check_splits(splits, values.size)

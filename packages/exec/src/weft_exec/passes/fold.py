@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from weft_exec.devices.device import Device
-from weft_exec.kernels.quiet import quietly
+from weft_exec.kernels.quiet import call_quietly
 from weft_exec.kernels.registry import find_kernel
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.device_spec import DeviceSpec
@@ -56,7 +56,7 @@ def fold_constants(step: StepGraph, device: Device) -> int:
         controls = [control for source in node.inputs for control in source.node.controls]
         free = _CONSTANT if node in routed else _CONSTANT_OR_FED
         measured = _fold_by_shape(node) is not None
-        sources = [_measured(node)] if measured else node.inputs
+        sources = [_shape_source(node)] if measured else node.inputs
         controls += [source.node for source in sources if source.node.role not in free]
         step.graph.become_constant(node, const, value, reason="fold")
         if controls:
@@ -89,7 +89,7 @@ def _foldable(node: Node, effects: set[Node], shapes: CertainShapes, device: Dev
     if node.device and not DeviceSpec.from_string(node.device).matches(device.spec):
         return False
     if _fold_by_shape(node) is not None:
-        source = _measured(node).node
+        source = _shape_source(node).node
         return node.inputs[0].node not in effects and shapes.hold_for(source)
     if not node.inputs and not node.traits.host_code:
         return False
@@ -117,7 +117,7 @@ def _fold_by_shape(node: Node) -> np.ndarray | None:
     return constant_value(node.outputs[0])
 
 
-def _measured(node: Node) -> Output:
+def _shape_source(node: Node) -> Output:
     """Return the input whose shape a node reads."""
     source = node.inputs[0]
     return source if node.traits.tells_shape else source.node.inputs[0]
@@ -132,7 +132,7 @@ def _evaluate(node: Node, device: Device) -> np.ndarray | None:
         return None
     inputs = [source.node.attrs["value"] for source in node.inputs]
     try:
-        result = quietly(kernel.make(node, device), *inputs)
+        result = call_quietly(kernel.make(node, device), *inputs)
     except Exception:  # because the step itself will raise it, with its location
         return None
     if not isinstance(result, np.ndarray | np.generic) or result.nbytes > LARGEST_FOLDED:

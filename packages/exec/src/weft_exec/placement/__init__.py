@@ -1,6 +1,6 @@
 """Placement of nodes on devices: constraints, simulation, report (paper, 3.2.1 and 4.3)."""
 
-from weft_exec.placement.placer import Assigned, Placer
+from weft_exec.placement.placer import Placer, StepPlacement
 from weft_exec.placement.report import NodePlacement, PlacementReport
 
-__all__ = ["Assigned", "NodePlacement", "PlacementReport", "Placer"]
+__all__ = ["NodePlacement", "PlacementReport", "Placer", "StepPlacement"]

@@ -8,7 +8,7 @@ from itertools import islice
 
 from weft_exec.config import SessionConfig
 from weft_exec.devices.description import DeviceDescription
-from weft_exec.kernels.description import kernels_on, runs_on
+from weft_exec.kernels.description import has_kernel_on, kernels_on
 from weft_graph.ir.device_spec import DeviceParts, DeviceSpec
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role, State
@@ -77,7 +77,7 @@ class Groups:
         self._devices = devices
         self._far = len({device.task for device in devices}) > 1
         self._soft = config.allow_soft_placement
-        self._kinds = _first_alike(devices)
+        self._kinds = _first_equivalent_devices(devices)
         self._parents: dict[str, str] = {}
         self._groups: dict[str, Group] = {}
         self._moved_names: set[str] = set()
@@ -87,7 +87,7 @@ class Groups:
     def extend(self, nodes: Iterable[Node]) -> None:
         """Add new nodes."""
         several = len(self._devices) > 1
-        far = self._far
+        is_distant = self._far
         for node in nodes:
             if "_class" in node.attrs:
                 for name in node.colocation:
@@ -100,7 +100,7 @@ class Groups:
                         self._unite(source.node, node)
             if several:
                 for source in node.inputs:
-                    holder = _used(source, node, far)
+                    holder = _state_owner(source, node, is_distant)
                     if holder is not None:
                         self._unite(holder, node)
 
@@ -123,22 +123,22 @@ class Groups:
             group.members[node.name] = node
         return group
 
-    def only_by_kernels(self, node: Node) -> bool:
+    def is_unconstrained(self, node: Node) -> bool:
         """Return True if a node's device is only restricted by the available kernels."""
         name = node.name
         return not (node.device or self._far or name in self._parents or name in self._groups)
 
     def _unite(self, a: Node, b: Node) -> None:
         first, second = self.root(a.name), self.root(b.name)
-        mine = self._groups.setdefault(first, Group(a))
+        own_group = self._groups.setdefault(first, Group(a))
         other = self._groups.setdefault(second, Group(b))
-        mine.members.setdefault(a.name, a)
+        own_group.members.setdefault(a.name, a)
         other.members.setdefault(b.name, b)
         if first != second:
             self._parents[second] = first
-            mine.members.update(other.members)
-            mine.stateful = mine.stateful or other.stateful
-            mine.holds = mine.holds or other.holds
+            own_group.members.update(other.members)
+            own_group.stateful = own_group.stateful or other.stateful
+            own_group.holds = own_group.holds or other.holds
             del self._groups[second]
 
     # ---------------------------------------------------------------- candidates
@@ -154,10 +154,10 @@ class Groups:
         """
         able = self._able_devices(node)
         if not able:
-            raise self._no_kernel(node)
+            raise self._no_kernel_error(node)
         result = able
         for request in group.requests:
-            matching = self._matches(request)
+            matching = self._matching_devices(request)
             result = [i for i in result if i in matching]
         if self._far and _has_state(node, group) and not _requests_task(group):
             home = self._home_task(group)
@@ -175,19 +175,19 @@ class Groups:
                 _log.warning(
                     "%s requests %s, which is not available; it is placed on %s",
                     node.name,
-                    _described(group),
+                    _describe_group(group),
                     self._devices[able[0]].name,
                 )
             return (able[0],)
-        raise self._impossible(node, group, able)
+        raise self._conflict_error(node, group, able)
 
     def check_device(self, node: Node) -> None:
         """Check the requested device of a node that is copied to every partition that uses it.
 
         Raises: InvalidArgumentError: the node requests a device that does not exist.
         """
-        if not self._soft and not self._matches(node.device):
-            raise self._impossible(node, Group(node), self._able_devices(node))
+        if not self._soft and not self._matching_devices(node.device):
+            raise self._conflict_error(node, Group(node), self._able_devices(node))
 
     def without_task(self, nodes: Iterable[Node]) -> list[Node]:
         """Return the nodes that create or look up state without a requested task."""
@@ -214,8 +214,8 @@ class Groups:
     def _devices_near(self, able: list[int], group: Group) -> list[int]:
         """Return the devices in the tasks that a group requests, or all if there are none."""
         tasks = [DeviceSpec(*DeviceSpec.from_string(r).parts[:3]) for r in group.requests]
-        near = [i for i in able if all(task.matches(self._devices[i].spec) for task in tasks)]
-        return near or able
+        nearby = [i for i in able if all(task.matches(self._devices[i].spec) for task in tasks)]
+        return nearby or able
 
     def _able_devices(self, node: Node) -> list[int]:
         if len(self._kinds) == 1:
@@ -223,7 +223,7 @@ class Groups:
         kinds = {k for k in set(self._kinds) if _runs_on(self._devices[k], node)}
         return [i for i, kind in enumerate(self._kinds) if kind in kinds]
 
-    def _matches(self, request: str) -> tuple[int, ...]:
+    def _matching_devices(self, request: str) -> tuple[int, ...]:
         result = self._matching.get(request)
         if result is None:
             spec = DeviceSpec.from_string(request)
@@ -231,7 +231,7 @@ class Groups:
             self._matching[request] = result
         return result
 
-    def _impossible(
+    def _conflict_error(
         self, node: Node, group: Group, able: Sequence[int]
     ) -> errors.InvalidArgumentError:
         names = ", ".join(device.name for device in self._devices)
@@ -242,24 +242,25 @@ class Groups:
             if not _runs_on(device, member)
         ]
         return errors.InvalidArgumentError(
-            f"no device meets the requests {_described(group)} and has a kernel of {node.type}: "
-            f"the session has {names}, and {', '.join(self._devices[i].name for i in able)} have "
-            f"the kernel{''.join(lacking[:3])}",
+            f"no device meets the requests {_describe_group(group)} and has a kernel "
+            f"of {node.type}: the session has {names}, and "
+            f"{', '.join(self._devices[i].name for i in able)} "
+            f"have the kernel{''.join(lacking[:3])}",
             op=node.type,
             node=node.name,
             line=node.line or None,
         )
 
-    def _no_kernel(self, node: Node) -> errors.OpError:
-        alike = sorted([self._devices[k] for k in set(self._kinds)], key=lambda d: d.type)
-        types = sorted({device.type for device in alike})
+    def _no_kernel_error(self, node: Node) -> errors.OpError:
+        distinct = sorted([self._devices[k] for k in set(self._kinds)], key=lambda d: d.type)
+        types = sorted({device.type for device in distinct})
         kinds = {k: v.name for k, v in node.attrs.items() if hasattr(v, "as_numpy_dtype")}
         offered = [
             f"{node.type} on {device.type} takes "
             + ", ".join(
                 f"{key} in {{{', '.join(allowed)}}}" for key, allowed in kernel.dtypes.items()
             )
-            for device in alike
+            for device in distinct
             for kernel in kernels_on(device, node.type)
         ]
         hint = f"; {'; '.join(offered)}" if offered else ""
@@ -272,10 +273,10 @@ class Groups:
 
 
 def _runs_on(device: DeviceDescription, node: Node) -> bool:
-    return node.traits.routes or node.role is Role.LOOP_COND or runs_on(device, node)
+    return node.traits.routes or node.role is Role.LOOP_COND or has_kernel_on(device, node)
 
 
-def _first_alike(devices: Sequence[DeviceDescription]) -> list[int]:
+def _first_equivalent_devices(devices: Sequence[DeviceDescription]) -> list[int]:
     """Return for each device the number of the first device that has the same kernels."""
     first: dict[tuple[str, int], int] = {}
     return [
@@ -284,23 +285,28 @@ def _first_alike(devices: Sequence[DeviceDescription]) -> list[int]:
     ]
 
 
-def _used(source: Output, node: Node, far: bool) -> Node | None:
+def _state_owner(source: Output, node: Node, is_distant: bool) -> Node | None:
     """Return the node that owns the reference or resource handle that `node` uses, if any.
 
     A handle inside a branch or a loop is traced to its source outside. If there are several tasks
-    (`far`), handles are also traced through calls and datasets, because they cannot leave a task.
+    (`is_distant`), handles are also traced through calls and datasets, because they cannot leave
+    a task.
     """
     holder = source.node
-    if source.dtype is not dtypes.resource and not (far and source.dtype is dtypes.variant):
+    if source.dtype is not dtypes.resource and not (is_distant and source.dtype is dtypes.variant):
         return holder if source.dtype.is_ref and node.traits.identity else None
     while holder.traits.routes and holder.inputs:
         holder = holder.inputs[0].node
-    return None if _passes_on(node, far) or _passes_on(holder, far) else holder
+    return (
+        None
+        if _forwards_handles(node, is_distant) or _forwards_handles(holder, is_distant)
+        else holder
+    )
 
 
-def _passes_on(node: Node, far: bool) -> bool:
+def _forwards_handles(node: Node, is_distant: bool) -> bool:
     """Return True if a node only forwards handles without using their resources."""
-    return node.traits.routes or (node.role is Role.CALL and not far)
+    return node.traits.routes or (node.role is Role.CALL and not is_distant)
 
 
 def _is_handle(output: Output) -> bool:
@@ -323,6 +329,6 @@ def _requests_task(group: Group) -> bool:
     return any(job is not None or task is not None for job, _, task, *_ in parts)
 
 
-def _described(group: Group) -> str:
+def _describe_group(group: Group) -> str:
     requested = [f"{device} ({name})" for device, name in group.requests.items()]
     return ", ".join(requested) or f"for colocation of {', '.join(group.members)}"

@@ -53,7 +53,7 @@ def timeline(report: PlacementReport) -> str:
 
 
 def _boxes(nodes: Sequence[NodePlacement], y: int, scale: float) -> Iterator[str]:
-    for group in _joined(nodes, scale):
+    for group in _group_boxes(nodes, scale):
         x = _LABELS + group[0].start * scale
         width = max(0.5, (group[-1].finish - group[0].start) * scale)
         first = group[0]
@@ -70,15 +70,15 @@ def _boxes(nodes: Sequence[NodePlacement], y: int, scale: float) -> Iterator[str
             yield f'<text x="{x + 3:.2f}" y="{y + 17}" style="fill:#fff">{escape(label)}</text>'
 
 
-def _joined(nodes: Sequence[NodePlacement], scale: float) -> list[list[NodePlacement]]:
+def _group_boxes(nodes: Sequence[NodePlacement], scale: float) -> list[list[NodePlacement]]:
     """Group nodes by box: narrow ones that follow each other share a box."""
     boxes: list[list[NodePlacement]] = []
     for node in nodes:
         narrow = (node.finish - node.start) * scale < _LEAST
         if narrow and boxes:
             last = boxes[-1][-1]
-            near = (node.start - last.finish) * scale < _LEAST
-            if near and (last.finish - last.start) * scale < _LEAST:
+            is_close = (node.start - last.finish) * scale < _LEAST
+            if is_close and (last.finish - last.start) * scale < _LEAST:
                 boxes[-1].append(node)
                 continue
         boxes.append([node])

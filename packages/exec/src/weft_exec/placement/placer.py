@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from weft_exec.config import SessionConfig
 from weft_exec.devices.description import DeviceDescription
-from weft_exec.kernels.description import runs_on, waits_on
+from weft_exec.kernels.description import has_kernel_on, may_wait_on
 from weft_exec.placement.groups import Groups
 from weft_exec.placement.report import PlacementReport
 from weft_graph.ir.device_spec import DeviceParts
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("weft")
 
 
-class Assigned:
+class StepPlacement:
     """The placement of the nodes of one step.
 
     Attributes:
@@ -48,11 +48,11 @@ class Assigned:
         copies = [c for c in self._run.crossings if memories[c.source] != memories[c.target]]
         return delays(copies, self._nodes, self.places, self._run.times()) if copies else {}
 
-    def turns(self, devices: Collection[str]) -> dict[tuple[Output, str], Node]:
+    def memory_delays(self, devices: Collection[str]) -> dict[tuple[Output, str], Node]:
         """Return the nodes that Receives should wait for on devices that are short of memory."""
-        from weft_exec.placement.receives import in_turn
+        from weft_exec.placement.receives import memory_delays
 
-        return in_turn(self._nodes, self.places, devices) if devices else {}
+        return memory_delays(self._nodes, self.places, devices) if devices else {}
 
 
 class Placer:
@@ -106,13 +106,13 @@ class Placer:
         Raises: UnimplementedError, InvalidArgumentError: see `assign`.
         """
         device = self._devices[0]
-        if not (self._groups.only_by_kernels(node) and runs_on(device, node)):
+        if not (self._groups.is_unconstrained(node) and has_kernel_on(device, node)):
             group = self._groups.group(node)
             device = self._devices[self._groups.candidates(node, group)[0]]
         self._log(node, device)
         return device.name
 
-    def assign(self, nodes: Sequence[Node], *, within_limits: bool = True) -> Assigned:
+    def assign(self, nodes: Sequence[Node], *, within_limits: bool = True) -> StepPlacement:
         """Assign devices to the nodes of a step.
 
         Args:
@@ -130,7 +130,7 @@ class Placer:
         if within_limits:
             for node, device in run.found.items():
                 self._log(node, self._devices[device])
-        return Assigned(run, nodes, {d.name: d.memory for d in self._devices})
+        return StepPlacement(run, nodes, {d.name: d.memory for d in self._devices})
 
     def kept_bytes(self) -> dict[str, int]:
         """Return the bytes of the session's variables by device name."""
@@ -141,7 +141,7 @@ class Placer:
 
     def may_wait(self, node: Node) -> bool:
         """Return True if a node may wait for something other than its inputs on some device."""
-        return any([waits_on(device, node) for device in self._devices])
+        return any([may_wait_on(device, node) for device in self._devices])
 
     def _pin(self) -> None:
         """Place new nodes with state, by a simulated run of the whole graph."""

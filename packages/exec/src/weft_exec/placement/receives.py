@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from weft_exec.placement.simulation import Crossing
+from weft_exec.placement.simulation import Transfer
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import Flow
-from weft_graph.passes.waiting import Waiting
+from weft_graph.passes.waiting import BlockingOrder
 
 _AHEAD: Final = 3
 """Under memory pressure, how many nodes before its first user a Receive may begin."""
@@ -27,9 +27,9 @@ _SLACK: Final = 2
 
 
 def delays(
-    crossings: Sequence[Crossing],
+    crossings: Sequence[Transfer],
     nodes: Sequence[Node],
-    places: Mapping[Node, str],
+    placement: Mapping[Node, str],
     times: Mapping[Node, tuple[float, float]],
 ) -> dict[tuple[Output, str], Node]:
     """Return the nodes that Receives should wait for.
@@ -41,7 +41,7 @@ def delays(
     Args:
       crossings: the transfers of a simulated run.
       nodes: the nodes of the step, in topological order.
-      places: the device of each placed node.
+      placement: the device of each placed node.
       times: start and end of each node.
     Returns: for each value and device, the node whose end starts the Receive.
     """
@@ -52,28 +52,28 @@ def delays(
     plain = {node for node in nodes if flow.frame[node] is flow.root and not flow.guard(node)}
     ends: dict[str, list[tuple[float, int, Node]]] = {}
     for i, node in enumerate(nodes):
-        if node in places and node in plain and _has_end(node):
-            ends.setdefault(places[node], []).append((times[node][1], i, node))
+        if node in placement and node in plain and _has_end(node):
+            ends.setdefault(placement[node], []).append((times[node][1], i, node))
     for end in ends.values():
         end.sort(key=lambda end: end[:2])
-    uses = _first_uses(nodes, places, times)
+    uses = _first_uses(nodes, placement, times)
     result: dict[tuple[Output, str], Node] = {}
     for crossing in expected:
         key = (crossing.value, crossing.target)
         use = uses.get(key)
-        if use is None or not _can_be_late(crossing.value, flow, places):
+        if use is None or not _can_be_late(crossing.value, flow, placement):
             continue
         latest = use - _SLACK * (crossing.arrival - crossing.start)
-        here = ends.get(crossing.target, [])
-        position = bisect_right(here, (latest, len(nodes))) - 1
-        if position >= 0 and here[position][0] > crossing.start:
-            result[key] = here[position][2]
+        transfers = ends.get(crossing.target, [])
+        position = bisect_right(transfers, (latest, len(nodes))) - 1
+        if position >= 0 and transfers[position][0] > crossing.start:
+            result[key] = transfers[position][2]
     return result
 
 
-def in_turn(
+def memory_delays(
     nodes: Sequence[Node],
-    places: Mapping[Node, str],
+    placement: Mapping[Node, str],
     devices: Collection[str],
 ) -> dict[tuple[Output, str], Node]:
     """Return the nodes that Receives should wait for on devices that are short of memory.
@@ -83,29 +83,29 @@ def in_turn(
 
     Args:
       nodes: the nodes of the step, in execution order.
-      places: the device of each placed node.
+      placement: the device of each placed node.
       devices: the names of the devices that are short of memory.
     Returns: see `delays`.
     """
-    flow, waiting = Flow(nodes), Waiting(nodes)
+    flow, waiting = Flow(nodes), BlockingOrder(nodes)
     recent: dict[str, deque[Node]] = {name: deque(maxlen=_AHEAD) for name in devices}
     result: dict[tuple[Output, str], Node] = {}
-    seen: set[tuple[Output, str]] = set()
+    visited: set[tuple[Output, str]] = set()
     for node in nodes:
-        device = places.get(node, "")
+        device = placement.get(node, "")
         if device not in recent:
             continue
         if flow.frame[node] is not flow.root or flow.guard(node):
-            seen.update([(source, device) for source in node.inputs])
+            visited.update([(source, device) for source in node.inputs])
             continue
         before = recent[device]
         for source in node.inputs:
             key = (source, device)
-            if key in seen or places.get(source.node) == device:
+            if key in visited or placement.get(source.node) == device:
                 continue
-            seen.add(key)
-            if len(before) == _AHEAD and _can_be_late(source, flow, places):
-                followers = waiting.behind(before[0])
+            visited.add(key)
+            if len(before) == _AHEAD and _can_be_late(source, flow, placement):
+                followers = waiting.blocking_predecessors(before[0])
                 if all([waiting.may_follow(user, followers) for user in source.consumers()]):
                     result[key] = before[0]
         if _has_end(node):
@@ -118,24 +118,24 @@ def _has_end(node: Node) -> bool:
     return not node.traits.routes and node.role is not Role.CONSTANT
 
 
-def _can_be_late(value: Output, flow: Flow, places: Mapping[Node, str]) -> bool:
+def _can_be_late(value: Output, flow: Flow, placement: Mapping[Node, str]) -> bool:
     """Return True if a value is used only by placed nodes outside loops."""
     if flow.frame[value.node] is not flow.root:
         return False
     users = [user for user in value.consumers() if user in flow.frame]
-    return all([user in places and not user.traits.routes for user in users])
+    return all([user in placement and not user.traits.routes for user in users])
 
 
 def _first_uses(
     nodes: Sequence[Node],
-    places: Mapping[Node, str],
+    placement: Mapping[Node, str],
     times: Mapping[Node, tuple[float, float]],
 ) -> dict[tuple[Output, str], float]:
     result: dict[tuple[Output, str], float] = {}
     for node in nodes:
-        if node in places:
+        if node in placement:
             for source in node.inputs:
-                key = (source, places[node])
+                key = (source, placement[node])
                 start = times[node][0]
                 result[key] = min(result.get(key, start), start)
     return result

@@ -96,11 +96,11 @@ def _table(nodes: Sequence[NodePlacement]) -> str:
     label = _device if len(tasks) < 2 else _task_and_device
     rows = [("node", "op", "device", "finish, µs", "decided by", "candidates, µs")]
     for node in nodes:
-        others = ", ".join(
+        other_devices = ", ".join(
             f"{label(device)} {_micros(finish)}" for device, finish in node.candidates.items()
         )
         finish = _micros(node.finish)
-        rows.append((node.name, node.op, label(node.device), finish, node.reason, others))
+        rows.append((node.name, node.op, label(node.device), finish, node.reason, other_devices))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -39,7 +39,7 @@ _ANYWHERE: Final = -1
 _UNDECIDED: Final = -2
 
 
-class Crossing(NamedTuple):
+class Transfer(NamedTuple):
     """A transfer.
 
     Attributes:
@@ -134,7 +134,7 @@ class Simulation:
         self._start: dict[Node, float] = {}
         self._ready: dict[Node, float] = {}
         self._arrived: dict[tuple[Node, int, int], float] = {}
-        self.crossings: list[Crossing] = []
+        self.crossings: list[Transfer] = []
 
     def run(self, strict: bool = True, within_limits: bool = True) -> None:
         """Run the simulation.
@@ -154,7 +154,7 @@ class Simulation:
             except (errors.UnimplementedError, errors.InvalidArgumentError):
                 if strict:
                     raise
-                self._start[node] = self._ready[node] = self._needed(node)
+                self._start[node] = self._ready[node] = self._inputs_ready_time(node)
         if strict:  # after its users, whose names say more in an error
             for node in self._nodes:
                 if node.device and node.role is Role.CONSTANT:
@@ -169,17 +169,17 @@ class Simulation:
 
     def _simulate(self, node: Node) -> None:
         if is_anywhere(node):
-            self._start[node] = self._ready[node] = self._needed(node)
+            self._start[node] = self._ready[node] = self._inputs_ready_time(node)
             return
         unit = self._unit(node)
         if unit is None:
-            self._start[node] = self._ready[node] = self._needed(node)
+            self._start[node] = self._ready[node] = self._inputs_ready_time(node)
             return
         self._unit_of[node] = unit
         if unit.device == _UNDECIDED and not unit.waits:
             self._choose(node, unit)
         if unit.device == _UNDECIDED:
-            self._start[node] = self._ready[node] = self._needed(node)
+            self._start[node] = self._ready[node] = self._inputs_ready_time(node)
             return
         self._simulate_run(node, unit.device)
 
@@ -219,18 +219,19 @@ class Simulation:
 
     def _choose(self, node: Node, unit: _Unit) -> None:
         """Decide the device of a unit when its first node is visited."""
-        candidates = self._fitting(node, unit)
+        candidates = self._candidates_with_memory(node, unit)
         times = self._times(node, unit, candidates)
-        if max(times.values()) < _GRAIN * self._crossing(node):
-            near = self._nearest(node, candidates)
-            if near is not None:
-                self._settle(unit, near, why.NEAR if unit.reason != why.LOOP else why.LOOP)
+        if max(times.values()) < _GRAIN * self._transfer_time(node):
+            nearest = self._nearest_candidate(node, candidates)
+            if nearest is not None:
+                self._settle(unit, nearest, why.NEAR if unit.reason != why.LOOP else why.LOOP)
                 return
-            if all([self._place_of(source.node) < 0 for source in node.inputs]):
+            if all([self._device_index(source.node) < 0 for source in node.inputs]):
                 unit.waits = True
                 return
         unit.finishes = {
-            i: max(self._free[i], self._needed(node, i)) + seconds for i, seconds in times.items()
+            i: max(self._free[i], self._inputs_ready_time(node, i)) + seconds
+            for i, seconds in times.items()
         }
         best = min(candidates, key=unit.finishes.__getitem__)
         grouped = len(unit.group.members) > 1
@@ -254,22 +255,24 @@ class Simulation:
                 )
         return {i: by_kind[self._kind[i]] for i in candidates}
 
-    def _crossing(self, node: Node) -> float:
+    def _transfer_time(self, node: Node) -> float:
         """Return the shortest time in which the node's inputs could be transferred."""
         nbytes = sum([self._costs.nbytes(source) for source in node.inputs])
         first, second = self._devices[:2]
         return self._costs.transfer_seconds(nbytes, first, second)
 
-    def _nearest(self, node: Node, candidates: Sequence[int]) -> int | None:
+    def _nearest_candidate(self, node: Node, candidates: Sequence[int]) -> int | None:
         """Return the candidate that has most of a node's inputs in bytes.
 
         None if no candidate has any.
         """
         amounts: dict[int, int] = {}
         for source in node.inputs:
-            place = self._place_of(source.node)
-            if place in candidates:
-                amounts[place] = amounts.get(place, 0) + 1 + self._costs.nbytes(source)
+            device_index = self._device_index(source.node)
+            if device_index in candidates:
+                amounts[device_index] = (
+                    amounts.get(device_index, 0) + 1 + self._costs.nbytes(source)
+                )
         if not amounts:
             return None
         return max(amounts, key=lambda place: (amounts[place], -place))
@@ -285,7 +288,7 @@ class Simulation:
     def _simulate_run(self, node: Node, device: int) -> None:
         """Simulate the execution of a node."""
         self._decide_inputs(node, device)
-        start = max(self._free[device], self._needed(node, device, arrive=True))
+        start = max(self._free[device], self._inputs_ready_time(node, device, arrive=True))
         self._start[node] = start
         self._ready[node] = self._free[device] = start + self._costs.seconds(
             node, self._devices[device]
@@ -295,12 +298,12 @@ class Simulation:
 
     def _decide_inputs(self, node: Node, device: int) -> None:
         """Place undecided inputs, and their own undecided inputs, with their first user."""
-        mine = self._unit_of.get(node)
+        own_unit = self._unit_of.get(node)
         stack = [source.node for source in node.inputs]
         while stack:
             source = stack.pop()
-            unit = self._unit_behind(source)
-            if unit is None or unit is mine or unit.device != _UNDECIDED:
+            unit = self._producer_unit(source)
+            if unit is None or unit is own_unit or unit.device != _UNDECIDED:
                 continue
             where = device if device in unit.candidates else self._first_that_fits(unit)
             if self._fits(unit, where):
@@ -309,7 +312,9 @@ class Simulation:
                 self._settle(unit, self._first_that_fits(unit), why.ROOM)
             stack += [input_.node for input_ in source.inputs]
 
-    def _needed(self, node: Node, device: int = _ANYWHERE, arrive: bool = False) -> float:
+    def _inputs_ready_time(
+        self, node: Node, device: int = _ANYWHERE, arrive: bool = False
+    ) -> float:
         """Return the time at which all inputs of a node are available.
 
         Args:
@@ -331,22 +336,24 @@ class Simulation:
     def _arrival(self, source: Output, device: int, arrive: bool) -> float:
         """Return the time at which a value has arrived on a device."""
         ready = self._ready.get(source.node, 0.0)
-        place = self._place_of(source.node)
-        if place < 0 or place == device:
+        device_index = self._device_index(source.node)
+        if device_index < 0 or device_index == device:
             return ready
         key = (source.node, source.index, device)
         arrival = self._arrived.get(key)
         if arrival is not None:
             return arrival
         nbytes = self._costs.nbytes(source)
-        seconds = self._costs.transfer_seconds(nbytes, self._devices[place], self._devices[device])
+        seconds = self._costs.transfer_seconds(
+            nbytes, self._devices[device_index], self._devices[device]
+        )
         if arrive:
             self._arrived[key] = ready + seconds
-            names = self._devices[place].name, self._devices[device].name
-            self.crossings.append(Crossing(source, *names, nbytes, ready, ready + seconds))
+            names = self._devices[device_index].name, self._devices[device].name
+            self.crossings.append(Transfer(source, *names, nbytes, ready, ready + seconds))
         return ready + seconds
 
-    def _place_of(self, node: Node) -> int:
+    def _device_index(self, node: Node) -> int:
         """Return the number of a node's device, or `_ANYWHERE`, or `_UNDECIDED`."""
         while True:
             unit = self._unit_of.get(node)
@@ -356,7 +363,7 @@ class Simulation:
                 return _ANYWHERE
             node = next(s.node for s in node.inputs if not is_back_edge(node, s))
 
-    def _unit_behind(self, node: Node) -> _Unit | None:
+    def _producer_unit(self, node: Node) -> _Unit | None:
         while node not in self._unit_of:
             if is_anywhere(node) or not goes_along(node):
                 return None
@@ -397,7 +404,7 @@ class Simulation:
             line=node.line or None,
         )
 
-    def _fitting(self, node: Node, unit: _Unit) -> tuple[int, ...]:
+    def _candidates_with_memory(self, node: Node, unit: _Unit) -> tuple[int, ...]:
         """Return the candidates with enough memory for a node's results, or else all."""
         if not self._uses:
             return unit.candidates
@@ -421,20 +428,20 @@ class Simulation:
             self._live[device] += sum([self._costs.nbytes(output) for output in node.outputs])
         for source in node.inputs:
             left = self._uses[source.node] = self._uses[source.node] - 1
-            place = self._place_of(source.node)
-            if not left and place >= 0:
+            device_index = self._device_index(source.node)
+            if not left and device_index >= 0:
                 freed = sum([self._costs.nbytes(output) for output in source.node.outputs])
-                self._live[place] -= freed
+                self._live[device_index] -= freed
 
     # ------------------------------------------------------------------ loops
 
     def _find_loops(self) -> None:
         """Find the outermost loop of each node that is in one."""
-        inside: dict[Node, tuple[str, ...]] = {}
+        loops_of: dict[Node, tuple[str, ...]] = {}
         for node in self._nodes:
             names: tuple[str, ...] = ()
             for producer in needs_of(node):
-                other = inside.get(producer)
+                other = loops_of.get(producer)
                 if other is not None and len(other) > len(names):
                     names = other
             if node.role is Role.ENTER:
@@ -442,7 +449,7 @@ class Simulation:
             elif node.role is Role.EXIT:
                 names = names[:-1]
             if names:
-                inside[node] = names
+                loops_of[node] = names
                 if not is_anywhere(node):
                     self._loop_of[node] = names[0]
                     self._loops.setdefault(names[0], []).append(node)

@@ -14,7 +14,7 @@ from weft_exec.tracing.consumers import Consumer, add_consumer, remove_consumer
 from weft_exec.tracing.step_trace import Span, StepTrace, ThreadLog
 from weft_graph import proto
 from weft_tensor import errors
-from weft_tensor.os_errors import reported
+from weft_tensor.os_errors import convert_os_errors
 
 MAX_TRACED: Final = 100
 """Maximum number of steps that a context traces."""
@@ -139,7 +139,7 @@ class ProfileContext:
             self._num_traced += 1
         if step in self._dump_steps and self._last is not None:
             path = self._directory / f"profile_{step}"
-            with reported("writing", str(path)):
+            with convert_os_errors("writing", str(path)):
                 self._directory.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(self._last.SerializeToString())
         for cmd, options, steps in self._automatic:

@@ -18,7 +18,7 @@ from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Node
 from weft_graph.ir.traits import Role
 from weft_tensor import errors
-from weft_tensor.os_errors import reported
+from weft_tensor.os_errors import convert_os_errors
 from weft_tensor.shape import num_elements
 
 _COLUMNS: Final = {
@@ -50,10 +50,10 @@ class ProfileNode:
         self.total_parameters = self.total_float_ops = self.total_run_count = 0
         self.children: list[ProfileNode] = []
 
-    def add(self, other: ProfileNode, own: bool = True) -> None:
+    def add(self, other: ProfileNode, is_own: bool = True) -> None:
         """Add another entry's numbers to this one's own numbers, or else to its totals."""
         for attribute in _COLUMNS.values():
-            target, source = (attribute, attribute) if own else (f"total_{attribute}",) * 2
+            target, source = (attribute, attribute) if is_own else (f"total_{attribute}",) * 2
             setattr(self, target, getattr(self, target) + getattr(other, source))
 
     def close(self) -> None:
@@ -99,17 +99,17 @@ def profile(
           first/kernel (100/100)
       105
     """
-    options = _checked(options, cmd)
+    options = _check_options(options, cmd)
     graph = graph or get_default_graph()
-    leaves = _measured(graph, run_meta, options)
+    leaves = _measure_nodes(graph, run_meta, options)
     root = _group_by_op(leaves) if cmd == "op" else _group_by_scope(leaves, flat=cmd == "graph")
-    _total(root)
+    _compute_totals(root)
     text = _text(_visible_entries(root, options), options, cmd)
     _write(text, options["output"], run_meta)
     return root
 
 
-def _checked(options: Mapping[str, Any] | None, cmd: str) -> dict[str, Any]:
+def _check_options(options: Mapping[str, Any] | None, cmd: str) -> dict[str, Any]:
     if cmd not in ("op", "scope", "graph"):
         raise errors.InvalidArgumentError(f'cmd must be "op", "scope" or "graph", got {cmd!r}')
     result = DEFAULTS | dict(options or {})
@@ -129,7 +129,7 @@ class _Leaf(ProfileNode):
         self.nanoseconds = 0
 
 
-def _measured(graph: Any, run_meta: Any, options: Mapping[str, Any]) -> list[_Leaf]:
+def _measure_nodes(graph: Any, run_meta: Any, options: Mapping[str, Any]) -> list[_Leaf]:
     """Return the measurements and costs of each node whose type is counted."""
     trained = {v.op for v in graph.get_collection(GraphKeys.TRAINABLE_VARIABLES)}
     leaves: dict[str, _Leaf] = {}
@@ -201,7 +201,7 @@ def _group_by_scope(leaves: Iterable[_Leaf], flat: bool) -> ProfileNode:
     return root
 
 
-def _total(root: ProfileNode) -> None:
+def _compute_totals(root: ProfileNode) -> None:
     """Set the totals, children first."""
     order = [root]
     for node in order:
@@ -209,7 +209,7 @@ def _total(root: ProfileNode) -> None:
     for node in reversed(order):
         node.close()
         for child in node.children:
-            node.add(child, own=False)
+            node.add(child, is_own=False)
 
 
 def _visible_entries(
@@ -264,15 +264,17 @@ def _text(lines: Sequence[tuple[int, ProfileNode]], options: Mapping[str, Any], 
 def _line(depth: int, node: ProfileNode, columns: Sequence[str], cmd: str) -> str:
     if cmd == "op":
         return " | ".join(
-            [node.name, *[_amount(column, getattr(node, column)) for column in columns]]
+            [node.name, *[_format_amount(column, getattr(node, column)) for column in columns]]
         )
-    cells = ["--" if not depth else _amount(c, getattr(node, c)) for c in columns]
-    totals = [_amount(c, getattr(node, f"total_{c}")) for c in columns]
-    pairs = ", ".join(f"{mine}/{total}" for mine, total in zip(cells, totals, strict=True))
+    cells = ["--" if not depth else _format_amount(c, getattr(node, c)) for c in columns]
+    totals = [_format_amount(c, getattr(node, f"total_{c}")) for c in columns]
+    pairs = ", ".join(
+        f"{own_value}/{total}" for own_value, total in zip(cells, totals, strict=True)
+    )
     return f"{'  ' * depth}{node.name} ({pairs})"
 
 
-def _amount(column: str, value: float) -> str:
+def _format_amount(column: str, value: float) -> str:
     if column == "exec_micros":
         return f"{value / 1000:.2f}ms" if value >= 1000 else f"{value:.0f}us"
     if column == "requested_bytes":
@@ -297,7 +299,7 @@ def _write(text: str, output: str, run_meta: Any) -> None:
         if run_meta is None:
             raise errors.InvalidArgumentError("a timeline needs run_meta")
         text = Timeline(run_meta.step_stats).generate_chrome_trace_format()
-    with reported("writing", path):
+    with convert_os_errors("writing", path):
         Path(path).write_text(text, encoding="utf-8")
 
 

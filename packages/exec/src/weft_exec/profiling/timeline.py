@@ -202,10 +202,10 @@ class Timeline:
             if time.nbytes and time in last:
                 changes.append((time.end, time.device, time.nbytes))
                 changes.append((last[time], time.device, -time.nbytes))
-        now = dict.fromkeys(processes, 0)
+        current = dict.fromkeys(processes, 0)
         for index, device, change in sorted(changes):
-            now[device] += change
-            args, ts = {"bytes": now[device]}, self._micros(index)
+            current[device] += change
+            args, ts = {"bytes": current[device]}, self._micros(index)
             yield _event("C", "Memory", processes[device], cat="Memory", ts=ts, args=args)
 
 

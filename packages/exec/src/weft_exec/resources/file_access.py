@@ -1,8 +1,8 @@
 """File access of steps: unrestricted, or limited to some roots for untrusted sessions.
 
-Kernels of sessions of other processes run `within` roots. Code that opens a file calls `check_path`
-first, and opens local files with `opener`, because links may change in between. Code that opens
-files later on another thread passes `file_roots()` to `within` there.
+Kernels of sessions of other processes run under `restrict_files`. Code that opens a file calls
+`check_path` first, and opens local files with `open_checked`, because links may change in between.
+Code that opens files later on another thread passes `file_roots()` to `restrict_files` there.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def file_roots() -> FileRoots | None:
 
 
 @contextmanager
-def within(roots: FileRoots | None) -> Iterator[None]:
+def restrict_files(roots: FileRoots | None) -> Iterator[None]:
     """Restrict the current thread to roots inside the block."""
     before = file_roots()
     _here.roots = roots
@@ -99,7 +99,7 @@ def check_path(path: str) -> None:
         roots.check(path)
 
 
-def opener(path: str, flags: int) -> int:
+def open_checked(path: str, flags: int) -> int:
     """Open a local file like `os.open` and check it again; for the parameter `opener` of `open`.
 
     Raises: PermissionDeniedError: a link was changed since the path was checked. The file is left

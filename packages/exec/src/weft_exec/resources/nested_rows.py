@@ -20,7 +20,7 @@ _DEVICE: Final = "/device:CPU:0"
 """The device of the handles, for messages; handles never leave the step."""
 
 
-class Made(NamedTuple):
+class StackType(NamedTuple):
     """The name and element type of the created stacks."""
 
     name: str
@@ -37,14 +37,14 @@ class NestedRows:
       first: the start offset of the first stack.
     """
 
-    def __init__(self, rows: Any, ends: Any, result: Made, first: int = 0) -> None:
+    def __init__(self, rows: Any, ends: Any, result: StackType, first: int = 0) -> None:
         self.rows = rows
         self.ends = ends
         self.first = first
         self._array = result
 
-    def __getitem__(self, of: slice) -> list[ResourceHandle]:
-        return [self._handle(index) for index in range(*of.indices(len(self.ends)))]
+    def __getitem__(self, part: slice) -> list[ResourceHandle]:
+        return [self._handle(index) for index in range(*part.indices(len(self.ends)))]
 
     def _begin(self, index: int) -> int:
         return int(self.ends[index - 1]) if index else self.first
@@ -87,7 +87,7 @@ def levels_of(stack: Stack, depth: int, dtype: DType) -> Levels | None:
     Returns: None if there are no values, or if their shapes differ.
     """
     is_whole = _unchanged_rows(stack, depth)
-    return is_whole if is_whole is not None else _gathered(stack, depth, dtype)
+    return is_whole if is_whole is not None else _gather_levels(stack, depth, dtype)
 
 
 def _unchanged_rows(stack: Stack, depth: int) -> Levels | None:
@@ -102,11 +102,11 @@ def _unchanged_rows(stack: Stack, depth: int) -> Levels | None:
     return Levels(rows, count, ends) if len(ends) == depth else None
 
 
-def _gathered(stack: Stack, depth: int, dtype: DType) -> Levels | None:
+def _gather_levels(stack: Stack, depth: int, dtype: DType) -> Levels | None:
     """Copy the contents that kernels have pushed to rows, and return them."""
     on_top = _values(stack)
     ends: list[Any] = []
-    mades: list[Made] = []
+    mades: list[StackType] = []
     values = on_top
     for level in range(depth):
         below: list[Any] = []
@@ -120,25 +120,27 @@ def _gathered(stack: Stack, depth: int, dtype: DType) -> Levels | None:
             until.append(len(below))
         if not below:
             return None
-        mades.append(Made(values[0].name, values[0].resource.dtype))
-        ends.append(_padded(until))
+        mades.append(StackType(values[0].name, values[0].resource.dtype))
+        ends.append(_pad_rows(until))
         values = below
     if any(value.shape != values[0].shape for value in values):
         return None
     count = len(on_top)
-    rows = np.empty((_room(len(values)), *values[0].shape), np.asarray(values[0]).dtype)
+    rows = np.empty((_capacity(len(values)), *values[0].shape), np.asarray(values[0]).dtype)
     np.stack(values, out=rows[: len(values)])
     _keep(stack, rows, ends, mades, count)
     return Levels(rows, count, ends)
 
 
-def _keep(stack: Stack, rows: Any, ends: Sequence[Any], mades: Sequence[Made], count: int) -> None:
+def _keep(
+    stack: Stack, rows: Any, ends: Sequence[Any], mades: Sequence[StackType], count: int
+) -> None:
     """Replace the handles of a stack by rows."""
     stack.clear()
-    stack.push_rows(nested(rows, ends, mades), count)
+    stack.push_rows(to_nested_rows(rows, ends, mades), count)
 
 
-def nested(rows: Any, ends: Sequence[Any], mades: Sequence[Made]) -> NestedRows:
+def to_nested_rows(rows: Any, ends: Sequence[Any], mades: Sequence[StackType]) -> NestedRows:
     """Return the handles of the outermost of nested stacks.
 
     Args:
@@ -161,17 +163,17 @@ def values_of(stack: Stack, depth: int) -> list[Any]:
 
 
 def _values(stack: Stack) -> list[Any]:
-    while stack.bring_up():
+    while stack.unpack_rows():
         pass
     return list(stack)
 
 
-def _padded(ends: Sequence[int]) -> Any:
-    result = np.zeros(_room(len(ends)), np.int64)
+def _pad_rows(ends: Sequence[int]) -> Any:
+    result = np.zeros(_capacity(len(ends)), np.int64)
     result[: len(ends)] = ends
     return result
 
 
-def _room(count: int) -> int:
+def _capacity(count: int) -> int:
     """Round a count up to one of a few sizes, because programs are compiled for each size."""
     return 1 << (count - 1).bit_length()

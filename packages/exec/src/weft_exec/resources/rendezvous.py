@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from typing import Any, Final
 
-from weft_exec.resources.resources import Done
+from weft_exec.resources.resources import CompletionCallback
 from weft_tensor import errors
 
 DEAD: Final = object()
@@ -43,7 +43,7 @@ class Rendezvous:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._values: dict[str, Any] = {}
-        self._waiting: dict[str, Done] = {}
+        self._waiting: dict[str, CompletionCallback] = {}
         self._error: errors.OpError | None = None
         self._finished: errors.OpError | None = None
 
@@ -55,16 +55,16 @@ class Rendezvous:
         with self._lock:
             if self._error is not None:
                 return  # the receive was canceled
-            done = self._waiting.pop(key, None)
-            if done is None:
+            callback = self._waiting.pop(key, None)
+            if callback is None:
                 if key in self._values:
                     raise errors.InternalError(f"{key!r} was sent twice in one step")
                 self._values[key] = value
                 return
         # Called without the lock, because a continuation may send or receive values itself.
-        done(value)
+        callback(value)
 
-    def receive(self, key: str, done: Done) -> None:
+    def receive(self, key: str, done: CompletionCallback) -> None:
         """Call `done(value)` when the value is available, or `done.fail(error)`."""
         with self._lock:
             error = self._error
@@ -86,16 +86,16 @@ class Rendezvous:
             self._error = error
             waiting, self._waiting = self._waiting, {}
             self._values.clear()
-        for done in waiting.values():
-            done.fail(error)
+        for callback in waiting.values():
+            callback.fail(error)
 
     def finish(self, error: errors.OpError) -> None:
         """End sending: values that were sent are still delivered, and all other receives fail."""
         with self._lock:
             self._finished = error
             waiting, self._waiting = self._waiting, {}
-        for done in waiting.values():
-            done.fail(error)
+        for callback in waiting.values():
+            callback.fail(error)
 
     @property
     def unread(self) -> int:

@@ -124,7 +124,7 @@ class ResourceManager:
             if resource is None or resource.closed:
                 resource = resources[name] = factory()
                 resource.container = container
-        return _checked(resource, cls)
+        return _check_type(resource, cls)
 
     def lookup(self, container: str, name: str, cls: type[R]) -> R:
         """Return the resource with a name.
@@ -138,7 +138,7 @@ class ResourceManager:
             result = self._containers.get(container, {}).get(name)
         if result is None or result.closed:
             raise errors.NotFoundError(f"container {container!r} has no {cls.kind} named {name!r}")
-        return _checked(result, cls)
+        return _check_type(result, cls)
 
     def has(self, container: str, name: str) -> bool:
         """Return True if a resource with a name exists."""
@@ -188,7 +188,7 @@ class ResourceManager:
             return [r for table in tables for r in table.values() if isinstance(r, cls)]
 
 
-def _checked(resource: Resource, cls: type[R]) -> R:
+def _check_type(resource: Resource, cls: type[R]) -> R:
     if not isinstance(resource, cls):
         raise errors.InvalidArgumentError(
             f"{resource.container}/{resource.name} is a {resource.kind}, but a {cls.kind} is "
@@ -228,7 +228,7 @@ _exhaust: Final = deque[Any](maxlen=0).extend
 """Consumes an iterator in one instruction, so that Ctrl-C cannot interrupt it."""
 
 
-def _in_old_form(array: Any, old: Any) -> Any:
+def _convert_to_form(array: Any, old: Any) -> Any:
     """Convert a new value of a variable to the form of `old`: a NumPy scalar or an array."""
     return array[()] if isinstance(old, np.generic) else array
 
@@ -399,7 +399,7 @@ class VariableState(Resource):
                 values.append(state._take())
             targets = [state._writable(old) for state, old in zip(states, values, strict=True)]
             fn(*targets, *args)
-            values[:] = map(_in_old_form, targets, values)
+            values[:] = map(_convert_to_form, targets, values)
         finally:
             _exhaust(ending)
 
@@ -413,7 +413,7 @@ class VariableState(Resource):
         Returns: True if the values were stored.
         """
         states = [state for state, _, _ in changes]
-        values = [_in_old_form(new, old) for _, old, new in changes]
+        values = [_convert_to_form(new, old) for _, old, new in changes]
         locks = VariableState._locks_of(states)
         held_flags: list[bool] = []
         storing = map(setattr, states, repeat("_value"), values)
@@ -507,7 +507,7 @@ _SOLE_IN_LIST: Final = _sole_in_list()
 # --------------------------------------------------------------------------- waiting
 
 
-class Done(Protocol):
+class CompletionCallback(Protocol):
     """Interface of the completion of an asynchronous kernel: called once, from any thread."""
 
     def __call__(self, value: Any = None) -> None:
@@ -532,9 +532,11 @@ Attempt = Callable[[], Any]
 class _Waiter:
     __slots__ = ("attempt", "cancellation", "done", "timer", "token")
 
-    def __init__(self, attempt: Attempt, done: Done, cancellation: Cancellation | None) -> None:
+    def __init__(
+        self, attempt: Attempt, done: CompletionCallback, cancellation: Cancellation | None
+    ) -> None:
         self.attempt = attempt
-        self.done: Done | None = done
+        self.done: CompletionCallback | None = done
         self.cancellation = cancellation
         self.token: int | None = None
         self.timer: Timer | None = None
@@ -575,7 +577,7 @@ class Waiters:
     def wait(
         self,
         attempt: Attempt,
-        done: Done,
+        done: CompletionCallback,
         cancellation: Cancellation | None = None,
         deadline: float | None = None,
     ) -> None:
@@ -592,7 +594,7 @@ class Waiters:
         acquire(self.lock, "lock of a queue")
         try:
             if self._closed is not None:
-                waiter.attempt = _failing(self._closed)
+                waiter.attempt = _make_failing(self._closed)
             self._line[waiter] = None
             finished = self._advance()
             is_waiting = waiter.done is not None
@@ -604,7 +606,7 @@ class Waiters:
         if cancellation is not None:
             waiter.token = cancellation.register(lambda error: self._cancel(waiter, error))
         if deadline is not None and waiter.done is not None:
-            waiter.timer = call_at(deadline, lambda: self._cancel(waiter, _late()))
+            waiter.timer = call_at(deadline, lambda: self._cancel(waiter, _late_error()))
         if waiter.done is None:  # completed by another thread, perhaps before the token was set
             waiter.forget()
 
@@ -671,7 +673,7 @@ class Waiters:
             self.wake()
 
 
-_Finished = tuple[_Waiter, Done, Any, bool]
+_Finished = tuple[_Waiter, CompletionCallback, Any, bool]
 
 
 def _complete(finished: Iterable[_Finished]) -> None:
@@ -683,12 +685,12 @@ def _complete(finished: Iterable[_Finished]) -> None:
             done(result)
 
 
-def _failing(error: errors.OpError) -> Attempt:
+def _make_failing(error: errors.OpError) -> Attempt:
     def attempt() -> Any:
         raise error.copy()
 
     return attempt
 
 
-def _late() -> errors.OpError:
+def _late_error() -> errors.OpError:
     return errors.DeadlineExceededError("the deadline passed while the operation waited")

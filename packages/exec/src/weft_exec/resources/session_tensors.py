@@ -9,7 +9,7 @@ import numpy as np
 
 from weft_exec.resources.resources import Resource, ResourceManager
 from weft_tensor import errors
-from weft_tensor.memory import copied
+from weft_tensor.memory import copy_array
 
 if TYPE_CHECKING:
     from weft_tensor.dtypes import DType
@@ -35,7 +35,7 @@ class SessionTensors(Resource):
     def keep(self, value: Any, device: str) -> str:
         """Store a copy of a value; return its handle, which is unique in the process."""
         handle = f"GetSessionHandle;{next(_numbers)};{device}"
-        self._values[handle] = copied(value) if isinstance(value, np.ndarray) else value
+        self._values[handle] = copy_array(value) if isinstance(value, np.ndarray) else value
         return handle
 
     def get(self, handle: str, dtype: DType) -> Any:

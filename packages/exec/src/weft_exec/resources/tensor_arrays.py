@@ -46,7 +46,7 @@ class Stack(list[Any]):
         elif count:
             self.below.append((rows, count))
 
-    def bring_up(self) -> bool:
+    def unpack_rows(self) -> bool:
         """Convert the rows pushed last to single values; return False if there were none."""
         if not self.below:
             return False
@@ -162,7 +162,7 @@ class TensorArrayState:
         self._zeroed: set[int] = set()
         self._gradients: dict[str, ResourceHandle] = {}
         self._lock = threading.Lock()
-        self._know(dims)
+        self._record_shape(dims)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name} of {len(self.places)} {self.dtype.name}>"
@@ -189,15 +189,15 @@ class TensorArrayState:
         Raises: InvalidArgumentError: `index` is out of range or was already written, the shape does
           not match, or the TensorArray is closed.
         """
-        places = self.places
+        elements = self.places
         self.whole = None
-        if not 0 <= index < len(places):
+        if not 0 <= index < len(elements):
             self._grow(index)
         if value.shape != self._shape:
             self._fit(index, value.shape)
-        if places[index] is not None:
-            raise self._used(index)
-        places[index] = value
+        if elements[index] is not None:
+            raise self._used_error(index)
+        elements[index] = value
 
     def scatter(self, indices: Sequence[int], values: Sequence[Any], whole: Any = None) -> None:
         """Store several elements; raises the errors of `write`.
@@ -205,7 +205,7 @@ class TensorArrayState:
         Args:
           whole: an array whose rows are the elements, or None.
         """
-        empty = not any([place is not None for place in self.places])
+        empty = not any([element is not None for element in self.places])
         for index, value in zip(indices, values, strict=True):
             self.write(index, value)
         if empty and list(indices) == list(range(len(self.places))):
@@ -217,21 +217,21 @@ class TensorArrayState:
         Elements that were read and cleared still have a shape. At least one element must be
         present.
         """
-        shapes = {getattr(place, "shape", place) for place in self.places}
-        if len(shapes) != 1 or None in shapes or not any(self.there()):
+        shapes = {getattr(element, "shape", element) for element in self.places}
+        if len(shapes) != 1 or None in shapes or not any(self.written_mask()):
             return None
         return (len(self.places), *shapes.pop())
 
-    def there(self) -> list[bool]:
+    def written_mask(self) -> list[bool]:
         """Return a list that says of each element if it was written and not cleared."""
-        return [place is not None and type(place) is not tuple for place in self.places]
+        return [element is not None and type(element) is not tuple for element in self.places]
 
     def as_rows(self) -> Any:
         """Return all elements as the rows of an array; zeros for cleared ones."""
         if self.whole is not None:
             return self.whole
-        zeros = None if all(self.there()) else self._zeros((self.shape_of_rows() or ())[1:])
-        rows: list[Any] = [zeros if type(place) is tuple else place for place in self.places]
+        zeros = None if all(self.written_mask()) else self._zeros((self.shape_of_rows() or ())[1:])
+        rows: list[Any] = [zeros if type(element) is tuple else element for element in self.places]
         return np.stack(rows)
 
     def may_be_filled(self, shape: Shape) -> bool:
@@ -265,7 +265,7 @@ class TensorArrayState:
                 f"the elements of the TensorArray {self.name!r} have shape "
                 f"{format_dims(self.dims)}, got element_shape {format_dims(dims)}"
             )
-        self._know(merge_dims(self.dims, dims))
+        self._record_shape(merge_dims(self.dims, dims))
 
     def close(self) -> None:
         """Drop all elements and gradients; may be called repeatedly."""
@@ -282,14 +282,14 @@ class TensorArrayState:
         Raises: InvalidArgumentError: `index` is out of range; the element was cleared by an earlier
         read; it was never written and its shape is unknown; or the TensorArray is closed.
         """
-        places = self.places
-        if not 0 <= index < len(places):
+        elements = self.places
+        if not 0 <= index < len(elements):
             raise self._index_error(index)
-        value = places[index]
+        value = elements[index]
         if value is None or type(value) is tuple:
-            return self._missing(index, value)
+            return self._missing_element(index, value)
         if self.clear:
-            places[index] = value.shape
+            elements[index] = value.shape
             self.whole = None
         return value
 
@@ -311,7 +311,7 @@ class TensorArrayState:
             self.whole = None
         return rows
 
-    def _missing(self, index: int, shape: Shape | None) -> Any:
+    def _missing_element(self, index: int, shape: Shape | None) -> Any:
         """Return zeros in place of an element that was never written."""
         if shape is not None:
             raise errors.InvalidArgumentError(
@@ -342,10 +342,10 @@ class TensorArrayState:
 
     def shape_of(self, index: int) -> Shape | None:
         """Return the shape of an element, written or not; None if it is unknown."""
-        place = self.places[index]
-        if place is None:
+        element = self.places[index]
+        if element is None:
             return self._shape
-        return place if type(place) is tuple else place.shape
+        return element if type(element) is tuple else element.shape
 
     # ------------------------------------------------------------------ gradients
 
@@ -383,7 +383,7 @@ class TensorArrayState:
 
     # ------------------------------------------------------------------ slow paths
 
-    def _know(self, dims: Dims) -> None:
+    def _record_shape(self, dims: Dims) -> None:
         self.dims = dims
         self._shape = dims if is_fully_defined(dims) else None  # type: ignore[assignment]
 
@@ -412,9 +412,9 @@ class TensorArrayState:
                 f"{format_dims(self.dims)}, got {format_dims(shape)}{hint}"
             )
         if self.identical:
-            self._know(shape)
+            self._record_shape(shape)
 
-    def _used(self, index: int) -> errors.InvalidArgumentError:
+    def _used_error(self, index: int) -> errors.InvalidArgumentError:
         read = type(self.places[index]) is tuple or index in self._zeroed
         return errors.InvalidArgumentError(
             f"element {index} of the TensorArray {self.name!r} has been "
@@ -465,9 +465,9 @@ class GradientArrayState(TensorArrayState):
         return (
             not self.closed
             and compatible_dims(self.dims, shape)
-            and all([known is None or known == shape for known in self._shapes])
+            and all([known_shape is None or known_shape == shape for known_shape in self._shapes])
             and not self._seen
-            and not any([type(place) is tuple for place in self.places])
+            and not any([type(element) is tuple for element in self.places])
         )
 
     def write(self, index: int, value: Any) -> None:
@@ -476,9 +476,9 @@ class GradientArrayState(TensorArrayState):
         Raises: InvalidArgumentError: `index` is out of range or was already read, the shape differs
           from that of the forward element, or the TensorArray is closed.
         """
-        places = self.places
+        elements = self.places
         self.whole = None
-        if not 0 <= index < len(places):
+        if not 0 <= index < len(elements):
             self._grow(index)
         shape = self._shapes[index]
         if shape is None:
@@ -491,10 +491,10 @@ class GradientArrayState(TensorArrayState):
                 f"{format_dims(shape)}, got {format_dims(value.shape)}"
             )
         with self._lock:
-            old = places[index]
+            old = elements[index]
             if type(old) is tuple or index in self._seen:
-                raise self._used(index)
-            places[index] = value if old is None else self._sum(index, old, value)
+                raise self._used_error(index)
+            elements[index] = value if old is None else self._sum(index, old, value)
 
     def read(self, index: int) -> Any:
         """Return an element, which is zero if it was never written.
@@ -528,7 +528,7 @@ class GradientArrayState(TensorArrayState):
         self._sums.add(index)
         return self._xp.add(old, value, out=self._empty(old.shape, self.dtype.numpy))
 
-    def _used(self, index: int) -> errors.InvalidArgumentError:
+    def _used_error(self, index: int) -> errors.InvalidArgumentError:
         return errors.InvalidArgumentError(
             f"cannot add to element {index} of the TensorArray {self.name!r}: it was already read"
         )

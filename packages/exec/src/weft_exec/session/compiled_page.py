@@ -40,8 +40,8 @@ def text_of(
     """
     for function in functions:
         yield f"function {function.name}: {summary(function)}"
-        own = function.limits or limits
-        rows = [HEADER, *[cells(kernel, own) for kernel in function.kernels]]
+        function_limits = function.limits or limits
+        rows = [HEADER, *[cells(kernel, function_limits) for kernel in function.kernels]]
         names = [row[0] if len(row[0]) <= _NAME else f"…{row[0][1 - _NAME :]}" for row in rows]
         width = max(map(len, names))
         for name, (_, *remaining) in zip(names, rows, strict=True):

@@ -24,9 +24,9 @@ from weft_graph.ir.step_graph import Part, StepGraph
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_exec.executor.native.clustering import Choice
+    from weft_exec.executor.native.clustering import NodeSelection
     from weft_exec.executor.native.tiering import RegionState
-    from weft_exec.executor.native.watch import Watched
+    from weft_exec.executor.native.watch import InputRecorder
 
 _CLUSTER = "_XlaCluster"
 _MOST = 20
@@ -93,7 +93,7 @@ class StepReport:
         self._devices.append(device)
         self.stages[device] = _graph_def(part.step, part.nodes)
 
-    def add_compiled(self, choice: Choice) -> None:
+    def add_compiled(self, choice: NodeSelection) -> None:
         """Add the compiled regions, and the nodes and loops that are not compiled, with reasons."""
         self.loops.update(choice.loops)
         self.names += choice.names
@@ -108,7 +108,7 @@ class StepReport:
             if state is not None:
                 self.states[name] = str(state)
 
-    def add_functions(self, regions: Iterable[Watched]) -> None:
+    def add_functions(self, regions: Iterable[InputRecorder]) -> None:
         """Add the compiled functions of regions that were run, and the machine's limits.
 
         Raises: OpError: a function fails on the values of its region.
@@ -252,9 +252,9 @@ def _graph_def(step: StepGraph, nodes: Any) -> Any:
     live: set[Node] = set(nodes)
     message = step.graph.as_graph_def(add_shapes=True)
     names = {node.name for node in live}
-    kept = [node for node in message.node if node.name in names]
+    kept_nodes = [node for node in message.node if node.name in names]
     del message.node[:]
-    message.node.extend(kept)
+    message.node.extend(kept_nodes)
     return message
 
 

@@ -91,14 +91,14 @@ def _scalar_converter(output: Output) -> Converter:
                 return kind(value)
             except OverflowError as cause:
                 if dtype.is_integer:
-                    return _general(output, value)  # its error names the range
+                    return _convert_general(output, value)  # its error names the range
                 raise errors.InvalidArgumentError(
                     f"{output.name} is fed an integer that is out of range for {dtype.name}",
                     node=output.node.name,
                     op=output.node.type,
                     line=output.node.line,
                 ) from cause
-        array = _general(output, value)
+        array = _convert_general(output, value)
         if array.ndim:
             raise _shape_error(output, array.shape)
         return array[()]
@@ -115,7 +115,7 @@ def _array_converter(output: Output) -> Converter:
 
     def convert(value: Any) -> Any:
         if type(value) is not np.ndarray or value.dtype is not numpy_dtype or check_bytes:
-            value = _general(output, value)
+            value = _convert_general(output, value)
         shape = value.shape
         if shape == static or dims is None:
             return value
@@ -129,7 +129,7 @@ def _array_converter(output: Output) -> Converter:
     return convert
 
 
-def _general(output: Output, value: Any) -> np.ndarray:
+def _convert_general(output: Output, value: Any) -> np.ndarray:
     dtype = output.dtype.base_dtype
     if isinstance(value, Output) or hasattr(value, "_as_output"):
         raise errors.InvalidTypeError(

@@ -21,10 +21,10 @@ from weft_graph.ir.indexed_slices import (
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
 from weft_tensor import errors
-from weft_tensor.nesting import shown, too_deep
+from weft_tensor.nesting import format_value, too_deep_error
 
 if TYPE_CHECKING:
-    from weft_exec.session.tensor_handle import KeptTensors
+    from weft_exec.session.tensor_handle import HandleStore
 
 Rebuild = Callable[[Sequence[Any]], Any]
 
@@ -43,7 +43,7 @@ def structure_key(fetches: Any) -> Hashable:
         if hasattr(kind, "__attrs_attrs__"):
             return (kind, *[structure_key(item) for item in _attrs_of(fetches)])
     except RecursionError:
-        raise too_deep(fetches) from None
+        raise too_deep_error(fetches) from None
     try:
         hash(fetches)
     except TypeError:
@@ -69,10 +69,10 @@ class FetchPlan:
     """
 
     def __init__(
-        self, graph: Graph, fetches: Any, kept: Callable[[], KeptTensors] | None = None
+        self, graph: Graph, fetches: Any, get_store: Callable[[], HandleStore] | None = None
     ) -> None:
         self._graph = graph
-        self._get_tensors = kept
+        self._get_tensors = get_store
         self._positions: dict[Output, int] = {}
         self.targets: list[Node] = []
         self.plain = True
@@ -90,7 +90,7 @@ class FetchPlan:
             if isinstance(fetch, Mapping):
                 return self._plan_mapping(fetch)
         except RecursionError:
-            raise too_deep(fetch) from None
+            raise too_deep_error(fetch) from None
         if isinstance(fetch, IndexedSlices):
             return self._plan_parts((fetch.values, fetch.indices, fetch.dense_shape), _slices)
         if isinstance(fetch, SparseTensor):
@@ -118,13 +118,13 @@ class FetchPlan:
         return itemgetter(position)
 
     def _plan_handle(
-        self, output: Output, position: int, kept: Callable[[], KeptTensors]
+        self, output: Output, position: int, get_store: Callable[[], HandleStore]
     ) -> Rebuild:
         from weft_exec.session.tensor_handle import TensorHandle
 
         dtype = output.node.inputs[0].dtype.base_dtype
         self.plain = False
-        return lambda values: TensorHandle(values[position], dtype, kept())
+        return lambda values: TensorHandle(values[position], dtype, get_store())
 
     def _plan_sequence(self, fetch: Any) -> Rebuild:
         parts = [self._plan(item) for item in fetch]
@@ -201,7 +201,7 @@ def expand_feed(graph: Graph, key: Any, value: Any) -> list[tuple[Output, Any]]:
     if isinstance(key, tuple | list):
         if not isinstance(value, Collection) or len(key) != len(value):
             raise errors.InvalidArgumentError(
-                f"{shown(key)} requires {len(key)} values, got {shown(value)}"
+                f"{format_value(key)} requires {len(key)} values, got {format_value(value)}"
             )
         return [p for k, v in zip(key, value, strict=True) for p in expand_feed(graph, k, v)]
     try:
@@ -209,10 +209,10 @@ def expand_feed(graph: Graph, key: Any, value: Any) -> list[tuple[Output, Any]]:
     except errors.OpError as error:
         unknown = isinstance(error, errors.NotFoundError)
         kind = errors.UnknownFeedError if unknown else errors.InvalidTypeError
-        raise kind(f"feed {shown(key)}: {error.message}") from error
+        raise kind(f"feed {format_value(key)}: {error.message}") from error
     assert isinstance(output, Output)
     if not graph.is_feedable(output):
-        raise unfeedable(output)
+        raise unfeedable_error(output)
     return [(output, value)]
 
 
@@ -257,14 +257,14 @@ def _is_known(graph: Graph, key: SparseTensor, shape: Any) -> bool:
     return True
 
 
-def unfeedable(output: Output) -> errors.InvalidArgumentError:
+def unfeedable_error(output: Output) -> errors.InvalidArgumentError:
     """Return the error that says why an output cannot be fed."""
     constant = constant_value(output)
     if constant is None:
         reason = "branches and loops of the graph depend on it"
     else:
         reason = (
-            f"the graph was built upon its value {shown(constant.tolist())}. "
+            f"the graph was built upon its value {format_value(constant.tolist())}. "
             f"{_describe_users(output)}; "
             "create values to be fed as placeholders"
         )

@@ -50,7 +50,7 @@ class _Box:
     def measure(self) -> None:
         """Compute its size from the sizes of its contents."""
         label_width = _LETTER * len(self.label) + _PAD
-        for box in self.inside():
+        for box in self.inner_boxes():
             box.measure()
         if not self.rows:
             self.width, self.height = label_width, _ROW - 6
@@ -71,7 +71,7 @@ class _Box:
                 left += box.width + _GAP
             top += max(b.height for b in row) + _GAP
 
-    def inside(self) -> Iterator[_Box]:
+    def inner_boxes(self) -> Iterator[_Box]:
         """Iterate over the boxes inside."""
         for row in self.rows:
             yield from row
@@ -80,7 +80,7 @@ class _Box:
         """Yield the rectangles of containers, outer ones first."""
         if self.rows:
             yield self._rectangle()
-        for box in self.inside():
+        for box in self.inner_boxes():
             yield from box.frames()
 
     def labels(self) -> Iterator[str]:
@@ -89,7 +89,7 @@ class _Box:
             yield self._rectangle()
         bold = ' class="title"' if self.rows else ""
         yield f'<text{bold} x="{self.x + 5:.1f}" y="{self.y + 13:.1f}">{escape(self.label)}</text>'
-        for box in self.inside():
+        for box in self.inner_boxes():
             yield from box.labels()
 
     def _rectangle(self) -> str:
@@ -132,13 +132,13 @@ def _layers(names: Sequence[str], name_lists: Mapping[str, Sequence[str]]) -> li
     """Group names by the longest path to them, without back edges."""
     depth: dict[str, int] = {}
     open_: set[str] = set()
-    inside = set(names)
+    name_set = set(names)
     for name in names:
         waiting = [name]
         while waiting:
             top = waiting[-1]
             open_.add(top)
-            sources = [s for s in name_lists.get(top, ()) if s in inside]
+            sources = [s for s in name_lists.get(top, ()) if s in name_set]
             missing = [s for s in sources if s not in depth and s not in open_]
             if top in depth or not missing:
                 depth[top] = 1 + max((depth.get(s, -1) for s in sources), default=-1)
@@ -165,20 +165,20 @@ class _Picture:
     def _frame(self, index: int, function: CompiledFunction) -> _Box:
         """Return the frame of a function, with a row for each kernel."""
         frame = _Box("function", function.name, f"{function.name}: one call")
-        known = {node.name for kernel in function.kernels for node in kernel.nodes}
-        none = [member.name for member in function.members if member.name not in known]
+        node_names = {node.name for kernel in function.kernels for node in kernel.nodes}
+        none = [member.name for member in function.members if member.name not in node_names]
         if none:
             box = _Box("none", "no loops", "known before it runs, or other views of memory")
-            frame.rows.append([self._filled(box, none, index, -1)])
+            frame.rows.append([self._fill_box(box, none, index, -1)])
         for number, kernel in enumerate(function.kernels):
             names = [node.name for node in kernel.nodes]
             color = _COLORS[number % len(_COLORS)]
             box = _Box("kernel", kernel.name, f"{kernel.name}: {len(names)} nodes", color)
             box.key = f"{index}-{number}"
-            frame.rows.append([self._filled(box, names, index, number)])
+            frame.rows.append([self._fill_box(box, names, index, number)])
         return frame
 
-    def _filled(self, box: _Box, names: Sequence[str], function: int, kernel: int) -> _Box:
+    def _fill_box(self, box: _Box, names: Sequence[str], function: int, kernel: int) -> _Box:
         for row in self._nodes.rows(names):
             boxes = [self._nodes.box(name) for name in row]
             for name, item in zip(row, boxes, strict=True):
@@ -187,7 +187,7 @@ class _Picture:
         return box
 
     def svg(self) -> str:
-        root = self._arranged()
+        root = self._arrange()
         edges = [self._edge(box, source) for box, source in self._edges()]
         note = f"{self.left} more nodes that run by their kernels are not drawn"
         notes = [f'<text x="10" y="14">{note}</text>'] if self.left else []
@@ -196,11 +196,11 @@ class _Picture:
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
             f'width="{width:.0f}" height="{height:.0f}"><style>{_STYLE}</style>{_TIP}'
         )
-        frames = [line for box in root.inside() for line in box.frames()]
-        labels = [line for box in root.inside() for line in box.labels()]
+        frames = [line for box in root.inner_boxes() for line in box.frames()]
+        labels = [line for box in root.inner_boxes() for line in box.labels()]
         return "\n".join([head, *notes, *frames, *edges, *labels, "</svg>\n"])
 
-    def _arranged(self) -> _Box:
+    def _arrange(self) -> _Box:
         """Arrange all frames and other nodes in rows of one box."""
         unit = {
             name: f"function {index[0][0]}" if index[0][0] >= 0 else name
@@ -214,7 +214,7 @@ class _Picture:
             name_lists[unit[name]] += [source for source in sources if source != unit[name]]
         root = _Box("", "", "")
         for row in _layers(list(boxes), name_lists):
-            root.rows += _wrapped([boxes[key] for key in row])
+            root.rows += _wrap_row([boxes[key] for key in row])
         root.measure()
         root.place(10, 10)
         return root
@@ -225,9 +225,9 @@ class _Picture:
             for function, kernel, box in instances:
                 for source in dict.fromkeys(self._nodes.takes[name]):
                     instance = self._instances.get(source, [])
-                    near = [m for m in instance if m[0] == function and m[1] <= kernel]
+                    candidates = [m for m in instance if m[0] == function and m[1] <= kernel]
                     if instance:
-                        yield box, (near or instance)[-1][2]
+                        yield box, (candidates or instance)[-1][2]
 
     @staticmethod
     def _edge(box: _Box, source: _Box) -> str:
@@ -240,7 +240,7 @@ class _Picture:
         )
 
 
-def _wrapped(boxes: Sequence[_Box]) -> list[list[_Box]]:
+def _wrap_row(boxes: Sequence[_Box]) -> list[list[_Box]]:
     """Split a row of boxes that is too wide into several rows."""
     box_rows: list[list[_Box]] = [[]]
     width = 0.0

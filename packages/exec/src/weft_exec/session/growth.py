@@ -18,7 +18,7 @@ class GrowthWatch:
         self._seen: dict[str, int] = {}
         self._has_warned = False
 
-    def extended(self, nodes: Sequence[Node], before: int) -> None:
+    def record_growth(self, nodes: Sequence[Node], before: int) -> None:
         """Record that the graph has grown from `before` nodes; warn once if this is a pattern."""
         if not before or self._has_warned:
             return

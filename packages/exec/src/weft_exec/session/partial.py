@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from weft_exec.executor.executable import Executable
 from weft_exec.resources.rendezvous import DEAD
 from weft_exec.session.feeds import converter
-from weft_exec.session.fetches import FetchPlan, unfeedable
+from weft_exec.session.fetches import FetchPlan, unfeedable_error
 from weft_graph.ir.composite import CompositeTensor
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
@@ -57,7 +57,7 @@ class PartialSignature:
         self.plan: PartialPlan
 
 
-class _Meeting(Protocol):
+class _FeedExchange(Protocol):
     """Interface for exchanging feeds and fetches with the caller of a partial run."""
 
     fetched: dict[str, Any]
@@ -73,7 +73,7 @@ class CalledStep(Protocol):
     ended: bool
 
     @property
-    def rendezvous(self) -> _Meeting:
+    def rendezvous(self) -> _FeedExchange:
         """The exchange of feeds and fetches."""
         ...
 
@@ -153,7 +153,7 @@ class PartialRun:
         if position is None:
             raise errors.InvalidArgumentError(
                 f"{output.name!r} is not among the fetches that partial_run_setup announced: "
-                + ", ".join(known.name for known in self._fetches)
+                + ", ".join(fetch.name for fetch in self._fetches)
             )
         if position in self._fetched:
             raise errors.InvalidArgumentError(
@@ -181,9 +181,9 @@ class PartialRun:
         for output in outputs:
             missing = self._plan.needs[self._fetches[output]] - fed
             if missing:
-                raise self._unfed(output, missing)
+                raise self._unfed_error(output, missing)
 
-    def _unfed(self, output: Output, missing: Iterable[int]) -> errors.InvalidArgumentError:
+    def _unfed_error(self, output: Output, missing: Iterable[int]) -> errors.InvalidArgumentError:
         names = ", ".join(self._signature.feeds[position].name for position in sorted(missing))
         return errors.InvalidArgumentError(
             f"{output.name!r} cannot be computed until {names} is fed to the partial run",
@@ -197,7 +197,7 @@ class PartialRun:
         if key not in fetched:
             # The fetch itself is fed, but it waits for an update whose earlier readers are not.
             self._fetched.discard(self._fetches[output])
-            raise self._unfed(output, set(self._feeds.values()) - self._fed_positions)
+            raise self._unfed_error(output, set(self._feeds.values()) - self._fed_positions)
         value = fetched.pop(key)
         if value is DEAD:
             raise errors.InvalidArgumentError(
@@ -225,5 +225,5 @@ def _fed_outputs(graph: Graph, feed: Any) -> list[Output]:
     output = graph.as_graph_element(feed, allow_operation=False)
     assert isinstance(output, Output)
     if not graph.is_feedable(output):
-        raise unfeedable(output)
+        raise unfeedable_error(output)
     return [output]

@@ -7,18 +7,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from weft_exec.config import SessionConfig
-from weft_exec.devices.description import HOST, DeviceDescription, check_all, gates
+from weft_exec.devices.description import HOST, DeviceDescription, check_all, gateway_devices
 from weft_exec.devices.device import Device
 from weft_exec.executor.compilers import offer_of
 from weft_exec.executor.derive import derive, derive_first
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.memory_budget import MemoryBudget, bytes_for_values
 from weft_exec.executor.overlap import Overlap
-from weft_exec.executor.parts import derive_parts, placing_on
-from weft_exec.executor.priority import by_priority
+from weft_exec.executor.parts import derive_parts, place_on
+from weft_exec.executor.priority import sort_by_priority
 from weft_exec.kernels.description import kernels_on
 from weft_exec.passes.prepare import Watch, prepare
-from weft_exec.placement import Assigned, Placer
+from weft_exec.placement import Placer, StepPlacement
 from weft_exec.session.partial import PartialPlan
 from weft_graph.ir.device_spec import DeviceParts
 from weft_graph.ir.node import Node, Output
@@ -77,7 +77,7 @@ class PartPlanner:
         self._several_tasks = len({device.task for device in devices}) > 1
         self._host = host
         self._home_device = devices[0].name
-        self._gates = gates(devices)
+        self._gates = gateway_devices(devices)
         self._config = config
         self._optimize = config.optimize
         self._overlap = overlap
@@ -134,14 +134,14 @@ class PartPlanner:
     ) -> dict[str, Part]:
         """Return the result of `parts`, without checking that a single device can run the nodes."""
         self._assume(size)
-        return self._divided(self._prepare(feeds, outputs, targets, _ignore))
+        return self._partition(self._prepare(feeds, outputs, targets, _ignore))
 
-    def _divided(self, step: StepGraph) -> dict[str, Part]:
+    def _partition(self, step: StepGraph) -> dict[str, Part]:
         """Partition a prepared step."""
         name = self._home_device
         if len(self._devices_by_name) == 1:
             self._limit_run_ahead(step, None)
-            nodes = by_priority(step.live_nodes())
+            nodes = sort_by_priority(step.live_nodes())
         else:
             nodes, assigned = self._assign(step)
             cut = self._cut(step, nodes, assigned)
@@ -162,7 +162,7 @@ class PartPlanner:
         self._assume(0)
         step = self._prepare(feeds, outputs, targets, _ignore)
         meeting, requirements = meet_caller(step, self._home_device)
-        return self._divided(meeting), self._home_device, requirements
+        return self._partition(meeting), self._home_device, requirements
 
     def explain(
         self,
@@ -217,28 +217,28 @@ class PartPlanner:
             return 0
         from weft_graph.passes.memory_optimization import optimize_memory
 
-        places = None
+        devices_by_node = None
         if self.limited and len(self._devices_by_name) > 1:
-            nodes = by_priority(step.live_nodes())
-            places = self._placer.assign(nodes, within_limits=False).places
-        return optimize_memory(step, self._memory_options(places))
+            nodes = sort_by_priority(step.live_nodes())
+            devices_by_node = self._placer.assign(nodes, within_limits=False).places
+        return optimize_memory(step, self._memory_options(devices_by_node))
 
-    def _memory_options(self, places: Mapping[Node, str] | None) -> MemoryOptions:
+    def _memory_options(self, devices_by_node: Mapping[Node, str] | None) -> MemoryOptions:
         """Return the options of memory optimization, for placed nodes or a single device."""
         from weft_graph.passes.memory_optimization import MemoryOptions
 
         budgets = self._budgets()
-        if budgets and places is None:
+        if budgets and devices_by_node is None:
             budgets = {"": budgets[self._home_device]}
         return MemoryOptions(
             mode=self._config.memory_optimization,
             scope=self._config.gradient_scope,
             limits=budgets,
             bytes_of=self.costs.nbytes,
-            device_of=None if places is None else places.__getitem__,
+            device_of=None if devices_by_node is None else devices_by_node.__getitem__,
             spaces=self._spaces,
             host=self._home_device,
-            run_order=by_priority,
+            run_order=sort_by_priority,
         )
 
     def _budgets(self) -> dict[str, int]:
@@ -254,19 +254,19 @@ class PartPlanner:
         nbytes = self.costs.nbytes
         return {name: MemoryBudget(limit, nbytes) for name, limit in self._budgets().items()}
 
-    def _assign(self, step: StepGraph) -> tuple[list[Node], Assigned]:
+    def _assign(self, step: StepGraph) -> tuple[list[Node], StepPlacement]:
         """Assign devices to the nodes of a step, and return the nodes in execution order."""
-        nodes = by_priority(step.live_nodes())
+        nodes = sort_by_priority(step.live_nodes())
         assigned = self._placer.assign(nodes)
         if self._optimize and self._swap(step, assigned):
-            nodes = by_priority(step.live_nodes())
+            nodes = sort_by_priority(step.live_nodes())
             assigned = self._placer.assign(nodes)
         if self._limit_run_ahead(step, assigned):
-            nodes = by_priority(step.live_nodes())
+            nodes = sort_by_priority(step.live_nodes())
             assigned = self._placer.assign(nodes)
         return nodes, assigned
 
-    def _limit_run_ahead(self, step: StepGraph, assigned: Assigned | None) -> int:
+    def _limit_run_ahead(self, step: StepGraph, assigned: StepPlacement | None) -> int:
         """Add control edges to nodes that could exceed a memory limit by running early."""
         if not self.limited or (assigned is None and self._overlap is Overlap.NOTHING):
             return 0
@@ -279,10 +279,10 @@ class PartPlanner:
             memory,
             options.host,
             bytes_of=options.bytes_of,
-            run_order=by_priority,
+            run_order=sort_by_priority,
         )
 
-    def _swap(self, step: StepGraph, assigned: Assigned) -> int:
+    def _swap(self, step: StepGraph, assigned: StepPlacement) -> int:
         """Swap values that do not fit into their device's memory to the host."""
         home_nodes = [
             n for n, gate in self._gates.items() if gate == self._home_device
@@ -305,25 +305,25 @@ class PartPlanner:
             memory,
             options.host,
             bytes_of=options.bytes_of,
-            run_order=by_priority,
+            run_order=sort_by_priority,
         )
 
     def _cut(
-        self, step: StepGraph, nodes: Sequence[Node], assigned: Assigned
+        self, step: StepGraph, nodes: Sequence[Node], assigned: StepPlacement
     ) -> dict[str, Part] | None:
         """Return the partitions by device; None if one device runs everything."""
-        late: dict[tuple[Output, str], Node] = {}
+        delayed: dict[tuple[Output, str], Node] = {}
         if self._optimize:
             small = [name for name in self._gates if self._devices_by_name[name].memory_limit]
             retained = small if step.changes["run ahead"] else []
-            late = {**assigned.delays(), **assigned.turns(retained)}
+            delayed = {**assigned.delays(), **assigned.memory_delays(retained)}
         return partition(
             step,
             nodes,
             assigned.places.__getitem__,
             self._home_device,
             self._gates,
-            late,
+            delayed,
             self._lossy,
         )
 
@@ -360,7 +360,7 @@ class Planner(PartPlanner):
         Raises: OpError: a node cannot be placed, or its kernel rejects its attributes.
         """
         parts = self._parts(feeds, outputs, targets, size)
-        return self._derived(parts, len(feeds), len(outputs), is_first)
+        return self._derive_executable(parts, len(feeds), len(outputs), is_first)
 
     def explain(
         self,
@@ -370,13 +370,13 @@ class Planner(PartPlanner):
         size: int = 0,
     ) -> StepReport:
         """Explain the plan of a step, stage by stage, including the compiled regions."""
-        from weft_exec.executor.native.regions import choice_of
+        from weft_exec.executor.native.regions import choose_nodes
         from weft_exec.executor.native.tiering import compilation
 
         report = super().explain(feeds, outputs, targets, size)
         for name, part in self._parts(feeds, outputs, targets, size).items():
-            offer = offer_of(part.step, part.nodes, placing_on(self._live[name]))
-            choice = choice_of(offer)
+            offer = offer_of(part.step, part.nodes, place_on(self._live[name]))
+            choice = choose_nodes(offer)
             if choice is not None:
                 report.add_compiled(choice)
                 report.add_states(compilation().states(self._live[name]))
@@ -390,9 +390,9 @@ class Planner(PartPlanner):
         Raises: OpError: see `plan`.
         """
         parts, home, requirements = self.partial_parts(feeds, outputs, targets)
-        return PartialPlan(self._derived(parts, 0, 0), home, requirements)
+        return PartialPlan(self._derive_executable(parts, 0, 0), home, requirements)
 
-    def _derived(
+    def _derive_executable(
         self, parts: Mapping[str, Part], feeds: int, outputs: int, is_first: bool = False
     ) -> Executable:
         """Derive the executable of a partitioned step with some numbers of feeds and outputs."""
@@ -400,9 +400,9 @@ class Planner(PartPlanner):
         device = self._live[name]
         if len(parts) == 1 and device.memory_space == HOST:
             check = self._placer.place if len(self._live) == 1 else None
-            place = placing_on(device, check)
+            placement = place_on(device, check)
             budget = self._part_budgets().get(name)
             make = derive_first if is_first else derive
-            return make(part.step, place, self._overlap, part.nodes, budget=budget)
+            return make(part.step, placement, self._overlap, part.nodes, budget=budget)
         budgets = self._part_budgets()
         return derive_parts(parts, self._live, self._overlap, feeds, outputs, budgets)

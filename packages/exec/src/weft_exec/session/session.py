@@ -35,17 +35,17 @@ from weft_exec.tracing.records import records_of
 from weft_exec.tracing.step_trace import StepTrace, clock
 from weft_graph.ir import thread_stacks
 from weft_graph.ir.default_graph import get_default_graph
-from weft_graph.ir.gc_pause import paused_gc
+from weft_graph.ir.gc_pause import pause_gc
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_exec.costs import CostModel
-    from weft_exec.executor.native.watch import Watched
+    from weft_exec.executor.native.watch import InputRecorder
     from weft_exec.session.explain import StepReport
     from weft_exec.session.partial import PartialRun, PartialSignature
-    from weft_exec.session.tensor_handle import KeptTensors
+    from weft_exec.session.tensor_handle import HandleStore
     from weft_exec.tracing.consumers import TasksRecording
 
 _log = logging.getLogger("weft")
@@ -65,7 +65,7 @@ def _seconds_until(deadline: float | None) -> float:
     return min(max(deadline - time.monotonic(), 0.0), threading.TIMEOUT_MAX)
 
 
-def _session_tensors(session: weakref.ref[BaseSession]) -> KeptTensors:
+def _session_tensors(session: weakref.ref[BaseSession]) -> HandleStore:
     """Return the session's kept values, without a strong reference from its own signatures."""
     running = session()
     assert running is not None  # a session that fetched a value is alive
@@ -231,7 +231,7 @@ class BaseSession:
             if options is None and self._plain and executable.warm_up is None:
                 results = self._runner.run(executable, signature.slots(executable, values))
             else:
-                results = self._watched_step(signature, values, options, run_metadata)
+                results = self._run_watched(signature, values, options, run_metadata)
         except errors.OpError as error:
             self._explain_failure(error, signature.plan.targets)
             raise
@@ -262,7 +262,7 @@ class BaseSession:
         if isinstance(error, errors.FailedPreconditionError):
             advise(error, self._graph, self._resources, targets)
 
-    def _watched_step(
+    def _run_watched(
         self, signature: Signature, values: Any, options: Any, run_metadata: Any
     ) -> list[Any]:
         """Run one step with a timeout, a trace or measurements, or with a new plan."""
@@ -275,12 +275,12 @@ class BaseSession:
         trace: StepTrace | None
         if consumers.is_active():
             is_kept = traced or measured
-            results, trace = self._recorded_step(signature, values, options, is_kept)
+            results, trace = self._run_recorded(signature, values, options, is_kept)
         else:
             trace = StepTrace() if traced or measured else None
             results = self._run_signature(signature, values, options, trace)
         if trace is not None and traced and trace.empty:
-            trace.fetched(signature.plan.outputs, results, self._backend.devices[0].name)
+            trace.record_fetch(signature.plan.outputs, results, self._backend.devices[0].name)
         if trace is not None and measured:
             self._measure(signature, trace, run_metadata)
         if trace is not None and traced and run_metadata is not None:
@@ -295,7 +295,7 @@ class BaseSession:
             run_metadata.partition_graphs.extend(report.parts())
         return results
 
-    def _recorded_step(
+    def _run_recorded(
         self, signature: Signature, values: Any, options: Any, is_kept: bool
     ) -> tuple[list[Any], StepTrace]:
         """Run one step, and send its record to all consumers.
@@ -324,7 +324,7 @@ class BaseSession:
         fed = clock()
         slots = signature.slots(executable, values)
         if trace is not None:
-            trace.phase("feed", fed, clock())
+            trace.record_phase("feed", fed, clock())
         if deadline is None and trace is None:
             results = self._runner.run(executable, slots)
         else:
@@ -548,12 +548,12 @@ class BaseSession:
             report.verbose = verbose
             return report
 
-    def _functions(self, fetches: Any, feed_dict: Mapping[Any, Any]) -> list[Watched]:
+    def _functions(self, fetches: Any, feed_dict: Mapping[Any, Any]) -> list[InputRecorder]:
         """Return the compiled regions of a step after one run with a separate plan."""
-        from weft_exec.executor.native.watch import watching
+        from weft_exec.executor.native.watch import collect_watched
 
         key = (object(), ())
-        with watching() as result:
+        with collect_watched() as result:
             signature, values = self._signature(key, fetches, feed_dict)
             if signature.executable.warm_up is not None:  # a plan without regions
                 with self._planning(self._deadline(None)):
@@ -647,7 +647,7 @@ class BaseSession:
         """Derive an executable of a signature for steps whose unknown sizes are about `size`."""
         plan = signature.plan
         make = self._backend.plan if is_first else self._backend.plan_again
-        with self._lock, paused_gc():
+        with self._lock, pause_gc():
             signature.executable = make(signature.feeds, plan.outputs, plan.targets, size)
         signature.size = size
         signature.planned_at = self._measurements
@@ -682,7 +682,7 @@ class BaseSession:
             count = self._graph.complete
             if count == self._extended:
                 return
-            self._growth.extended(nodes, self._extended)
+            self._growth.record_growth(nodes, self._extended)
             self._backend.extend(nodes[self._extended : count])
             self._extended = count
             self._graph.mark_extended(count)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from weft_exec.session.explain import StepReport
     from weft_exec.session.partial import PartialRun, PartialSignature
     from weft_exec.session.session import BaseSession
-    from weft_exec.session.tensor_handle import KeptTensors
+    from weft_exec.session.tensor_handle import HandleStore
     from weft_exec.tracing.consumers import TasksRecording
 
 
@@ -116,7 +116,7 @@ class Backend(ABC):
         """
         raise errors.UnimplementedError("this session's target does not support partial runs")
 
-    def kept_tensors(self, session: BaseSession) -> KeptTensors:
+    def kept_tensors(self, session: BaseSession) -> HandleStore:
         """Return the values that a session on this backend keeps between its steps."""
         from weft_exec.resources.session_tensors import SessionTensors
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from weft_tensor.finalizers import call_when_gone
-from weft_tensor.memory import copied
+from weft_tensor.memory import copy_array
 
 if TYPE_CHECKING:
     from weft_tensor.dtypes import DType
 
 
-class KeptTensors(Protocol):
+class HandleStore(Protocol):
     """Interface to the values that a session keeps, by handle."""
 
     def get(self, handle: str, dtype: DType) -> Any:
@@ -41,7 +41,7 @@ class TensorHandle:
       store: the session's values.
     """
 
-    def __init__(self, handle: bytes, dtype: DType, store: KeptTensors) -> None:
+    def __init__(self, handle: bytes, dtype: DType, store: HandleStore) -> None:
         self._handle = handle.decode()
         self._dtype = dtype
         self._store = store
@@ -63,7 +63,7 @@ class TensorHandle:
         Raises: InvalidArgumentError: the value was deleted, or its session no longer exists.
         """
         value = self._store.get(self._handle, self._dtype)
-        return copied(value) if isinstance(value, np.ndarray) else value
+        return copy_array(value) if isinstance(value, np.ndarray) else value
 
     def to_numpy_array(self) -> Any:
         """Return the value; the same as `eval`."""

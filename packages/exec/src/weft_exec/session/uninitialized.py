@@ -49,7 +49,7 @@ def _advice(
         failed = [variable for variable in variables if _resource_name(variable) == name]
         if not failed:
             continue
-        if _runs(targets, failed[0].initializer):
+        if _runs_initializer(targets, failed[0].initializer):
             return "initialized_value()", (
                 "its initializer runs in the same step; use its initialized_value() there"
             )
@@ -80,6 +80,6 @@ def _has_value(variable: Variable, resources: ResourceManager) -> bool:
         return False
 
 
-def _runs(targets: set[Node], initializer: Node) -> bool:
+def _runs_initializer(targets: set[Node], initializer: Node) -> bool:
     """Return True if a target is the initializer, or a group that directly includes it."""
     return initializer in targets or any(initializer in node.controls for node in targets)

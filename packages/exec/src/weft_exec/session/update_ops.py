@@ -91,6 +91,6 @@ def _nodes(items: Iterable[object]) -> list[Node]:
 
 def _follows_from(update: Node, step: set[Node], trainable: set[Node]) -> bool:
     """Return True if an update depends only on values of the step, not on another model."""
-    others = reachable([update]) - step
-    computed = {source.node for node in others for source in node.inputs} & step
-    return others.isdisjoint(trainable) and any(node.inputs for node in computed)
+    other_nodes = reachable([update]) - step
+    computed = {source.node for node in other_nodes for source in node.inputs} & step
+    return other_nodes.isdisjoint(trainable) and any(node.inputs for node in computed)

@@ -18,8 +18,8 @@ from weft_exec.tracing.step_trace import (
     FAILED,
     LoopIteration,
     Span,
+    SpanSubject,
     StepTrace,
-    Subject,
     ThreadLog,
     transfer_subject,
 )
@@ -139,7 +139,7 @@ class Collector:
         log = trace.logs[ident]
         kind = Kind.STEP
         span = Span(
-            kind, Subject(trace.label, "_Step"), trace.start, trace.start, trace.end,
+            kind, SpanSubject(trace.label, "_Step"), trace.start, trace.start, trace.end,
             failed=trace.failed,
         )  # fmt: skip
         lane = self.thread_lane(ident, log.native_id, log.name)
@@ -180,11 +180,11 @@ class Collector:
 
     # ------------------------------------------------------------------------ nodes
 
-    def _node(self, subject: Node | Subject, device: str = "") -> int:
+    def _node(self, subject: Node | SpanSubject, device: str = "") -> int:
         number = self._nodes.get(subject)
         if number is not None:
             return number
-        if isinstance(subject, Subject):
+        if isinstance(subject, SpanSubject):
             return self._add_node(subject, TraceNode(*subject))
         self._add_nodes(subject, device)
         return self._nodes[subject]
@@ -196,27 +196,27 @@ class Collector:
 
     def _add_nodes(self, node: Node, device: str) -> None:
         """Add a node and all that it depends on."""
-        new: dict[Node | Subject, int] = {}
-        stack: list[Node | Subject] = [node]
+        new: dict[Node | SpanSubject, int] = {}
+        stack: list[Node | SpanSubject] = [node]
         while stack:
-            found = stack.pop()
-            if found in self._nodes or found in new:
+            item = stack.pop()
+            if item in self._nodes or item in new:
                 continue
-            new[found] = self._num_nodes + len(new)
-            if isinstance(found, Node):
-                stack += [*sources(found), *members_of(found)]
+            new[item] = self._num_nodes + len(new)
+            if isinstance(item, Node):
+                stack += [*dependencies_of(item), *members_of(item)]
         self._nodes.update(new)
-        for found in new:
-            if isinstance(found, Subject):
-                self._add_node(found, TraceNode(*found))
+        for item in new:
+            if isinstance(item, SpanSubject):
+                self._add_node(item, TraceNode(*item))
                 continue
-            record = trace_node(found, device if found is node else "")
-            inputs = dict.fromkeys([self._nodes[source] for source in sources(found)])
-            members = tuple([self._nodes[member] for member in members_of(found)])
-            self._add_node(found, record._replace(inputs=tuple(inputs), members=members))
-        for found in new:
-            if isinstance(found, Node) and found.role is Role.SEND:
-                self._sink.inputs(self._node(transfer_of(found)), (self._nodes[found],))
+            record = trace_node(item, device if item is node else "")
+            inputs = dict.fromkeys([self._nodes[source] for source in dependencies_of(item)])
+            members = tuple([self._nodes[member] for member in members_of(item)])
+            self._add_node(item, record._replace(inputs=tuple(inputs), members=members))
+        for item in new:
+            if isinstance(item, Node) and item.role is Role.SEND:
+                self._sink.inputs(self._node(transfer_of(item)), (self._nodes[item],))
 
     def _program_nodes(self, program: Program) -> list[int]:
         """Return the id of the node of each event of a program."""
@@ -238,26 +238,28 @@ class Collector:
     def _add_runs(self, program: Program, runs: Sequence[tuple[Any, int, int]]) -> None:
         """Add the events of some executions of a program, with their lanes and steps."""
         width, num_sizes = program.width, program.num_sizes
-        whole: list[tuple[Any, int, int]] = []
+        complete_runs: list[tuple[Any, int, int]] = []
         parts: list[tuple[Any, int, int]] = []
         for item in runs:
             _, _, _, readings, sizes = item[0]
             is_whole = len(readings) == width and len(sizes) == num_sizes
-            (whole if is_whole else parts).append(item)
-        if whole:
-            flat = np.frombuffer(b"".join([run[3] for run, _, _ in whole]), np.int64)
-            rows = flat.reshape(len(whole), width)
+            (complete_runs if is_whole else parts).append(item)
+        if complete_runs:
+            flat = np.frombuffer(b"".join([run[3] for run, _, _ in complete_runs]), np.int64)
+            rows = flat.reshape(len(complete_runs), width)
             has_failed = rows[:, -1] == FAILED  # with as many readings as a complete execution
             if has_failed.any():
-                parts += [whole[i] for i in np.flatnonzero(has_failed)]
-                whole = [whole[i] for i in np.flatnonzero(~has_failed)]
+                parts += [complete_runs[i] for i in np.flatnonzero(has_failed)]
+                complete_runs = [complete_runs[i] for i in np.flatnonzero(~has_failed)]
                 rows = rows[~has_failed]
             if num_sizes:
-                flat_sizes = chain.from_iterable([run[4] for run, _, _ in whole])
-                count = num_sizes * len(whole)
-                columns = np.fromiter(flat_sizes, np.int64, count).reshape(len(whole), num_sizes)
+                flat_sizes = chain.from_iterable([run[4] for run, _, _ in complete_runs])
+                count = num_sizes * len(complete_runs)
+                columns = np.fromiter(flat_sizes, np.int64, count).reshape(
+                    len(complete_runs), num_sizes
+                )
                 rows = np.concatenate([rows, columns], axis=1)
-            self._add_rows(program, rows, whole, len(program.events))
+            self._add_rows(program, rows, complete_runs, len(program.events))
         for item in parts:
             readings = np.frombuffer(item[0][3], np.int64)
             row, num_events, failed = program.row(readings, item[0][4])
@@ -274,8 +276,8 @@ class Collector:
         nodes = self._program_nodes(program)
         if not (num_events and runs):
             return
-        begun = np.fromiter([run[2] for run, _, _ in runs], np.int64, len(runs))
-        ready = np.where(begun > 0, begun, readings[:, 0])
+        begin_times = np.fromiter([run[2] for run, _, _ in runs], np.int64, len(runs))
+        ready = np.where(begin_times > 0, begin_times, readings[:, 0])
         decoded = program.decode(readings, ready)
         rows = np.zeros((len(runs), len(nodes)), EVENT)
         rows["kind"] = [event.kind for event in program.events]
@@ -345,16 +347,16 @@ def _set_times(rows: NDArray[Any], decoded: Decoded) -> None:
     rows["output_bytes"] = decoded.output_bytes
 
 
-def sources(node: Node) -> list[Node | Subject]:
+def dependencies_of(node: Node) -> list[Node | SpanSubject]:
     """Return what a node waits for: outputs and control edges, and the transfer of a Receive."""
-    result: list[Node | Subject] = [output.node for output in node.inputs]
+    result: list[Node | SpanSubject] = [output.node for output in node.inputs]
     result += node.controls
     if node.role is Role.RECEIVE:
         result.append(transfer_of(node))
     return result
 
 
-def transfer_of(node: Node) -> Subject:
+def transfer_of(node: Node) -> SpanSubject:
     """Return the transfer that a Send begins, or a Receive ends."""
     attrs = node.attrs
     return transfer_subject(attrs["send_device"], attrs["recv_device"], attrs["tensor_name"])

@@ -17,8 +17,8 @@ from weakref import WeakSet
 from weft_exec.tracing.readings import load_native_reader
 from weft_exec.tracing.step_trace import (
     Span,
+    SpanSubject,
     StepTrace,
-    Subject,
     ThreadLog,
     clock,
 )
@@ -81,13 +81,13 @@ _lock = threading.Lock()
 _thread = _Thread()
 _PYTHON: Final = 8  # of `weft_trace.schema.Kind`, which is imported with the first trace
 PHASE: Final = 1
-"""The kind of a phase, such as compiling, for `recorded`."""
+"""The kind of a phase, such as compiling, for `record_block`."""
 KERNEL: Final = 2
-"""The kind of work such as computing an element of a dataset, for `recorded`."""
+"""The kind of work such as computing an element of a dataset, for `record_block`."""
 WAIT: Final = 7
-"""The kind of a wait, for `recorded`."""
+"""The kind of a wait, for `record_block`."""
 CHECKPOINT: Final = 9
-"""The kind of saving or restoring a checkpoint, for `recorded`."""
+"""The kind of saving or restoring a checkpoint, for `record_block`."""
 
 
 def is_active() -> bool:
@@ -176,7 +176,7 @@ def note_phase(name: str, start: int) -> None:
 
 
 @contextmanager
-def recorded(kind: int, name: str, op: str) -> Iterator[None]:
+def record_block(kind: int, name: str, op: str) -> Iterator[None]:
     """Record the block as an event of this thread's step, or outside of steps.
 
     Args:
@@ -191,7 +191,7 @@ def recorded(kind: int, name: str, op: str) -> Iterator[None]:
         yield
         failed = False
     finally:
-        add_span(Span(kind, Subject(name, op), start, start, clock(), failed=failed))
+        add_span(Span(kind, SpanSubject(name, op), start, start, clock(), failed=failed))
 
 
 def acquire(lock: Any, name: str, timeout: float = -1) -> bool:
@@ -204,7 +204,7 @@ def acquire(lock: Any, name: str, timeout: float = -1) -> bool:
     """
     if lock.acquire(blocking=False):
         return True
-    with recorded(WAIT, name, "_Lock"):
+    with record_block(WAIT, name, "_Lock"):
         return bool(lock.acquire(timeout=timeout))
 
 
@@ -215,7 +215,7 @@ def record_contention(lock: LockType, name: str) -> None:
       name: as for `acquire`.
     """
     if _consumers:
-        with recorded(WAIT, name, "_Lock"):
+        with record_block(WAIT, name, "_Lock"):
             lock.acquire()
             lock.release()
 

@@ -241,7 +241,7 @@ class SegmentProgram(Program):
         self._owners = [
             index
             for index, node in enumerate(nodes)
-            if node is not None and node.outputs and node.traits.view is None and _owns(node)
+            if node is not None and node.outputs and node.traits.view is None and _owns_memory(node)
         ]
         self._lifetimes = np.array(
             [max(self._freed.get(index, [self.width - 1])) for index in self._owners], np.intp
@@ -253,7 +253,7 @@ class SegmentProgram(Program):
         if not len(self.events):
             return Decoded(start, end, start, start, start)
         waits = np.where(self._waits < 0, ready[:, None], readings[:, self._waits])
-        begun = np.maximum.reduceat(waits, self._offsets, axis=1)
+        begin_times = np.maximum.reduceat(waits, self._offsets, axis=1)
         outputs = np.broadcast_to(self._static_outputs, start.shape)
         inputs = np.broadcast_to(self._static_inputs, start.shape)
         if any(self._size_columns):
@@ -265,7 +265,7 @@ class SegmentProgram(Program):
             inputs = inputs.copy()
             for index, column in self._dynamic_inputs:
                 inputs[:, index] += readings[:, column]
-        return Decoded(start, end, np.minimum(begun, start), np.maximum(inputs, -1), outputs)
+        return Decoded(start, end, np.minimum(begin_times, start), np.maximum(inputs, -1), outputs)
 
     def buffers(self, readings: Readings, decoded: Decoded) -> Buffers | None:
         """See the base class."""
@@ -305,11 +305,11 @@ class SharedProgram(Program):
     """
 
     def __init__(
-        self, whole: Event, shares: Iterable[float], outputs: Sequence[Output] = ()
+        self, event: Event, shares: Iterable[float], outputs: Sequence[Output] = ()
     ) -> None:
-        members, device = whole.members, whole.device
+        members, device = event.members, event.device
         self.events = (
-            whole,
+            event,
             *[Event(_KERNEL, member, device, estimated=True) for member in members],
         )
         self.width = 2
@@ -357,13 +357,13 @@ class GeneratedProgram(Program):
 
     def __init__(
         self,
-        whole: Event,
+        event: Event,
         num_kernels: int,
         kernels: Callable[[], Sequence[Sequence[Node]]],
         shares: Callable[[Sequence[Node]], Mapping[Node, float]],
     ) -> None:
         self.width = num_kernels + 3
-        self._whole = whole
+        self._whole = event
         self._num_kernels = num_kernels
         self._kernels = kernels
         self._shares = shares
@@ -405,10 +405,10 @@ class GeneratedProgram(Program):
         total = sum(seconds.values()) or 1.0
         duration = int(readings[0, -1] - readings[0, 0])
         shares = [second / total for second in seconds.values()]
-        return laid_out(self._whole.members, shares, int(readings[0, 0]), duration)
+        return lay_out_members(self._whole.members, shares, int(readings[0, 0]), duration)
 
 
-def laid_out(
+def lay_out_members(
     nodes: Sequence[Node], shares: Iterable[float], start: int, duration: int
 ) -> list[tuple[Node, int, int]]:
     """Return the start and the end of each node, one after the other, by its share of a time."""
@@ -416,7 +416,7 @@ def laid_out(
     return list(zip(nodes, bounds, bounds[1:], strict=False))
 
 
-class _Recorded(threading.local):
+class _LastReadings(threading.local):
     """The readings of the last traced call of the current thread.
 
     Attributes:
@@ -427,7 +427,7 @@ class _Recorded(threading.local):
     readings: Any = ()
 
 
-_recorded = _Recorded()
+_recorded = _LastReadings()
 
 
 def note_readings(program: GeneratedProgram, readings: Any) -> None:
@@ -471,14 +471,14 @@ _NO_KERNEL = frozenset(
 
 def sources_of(node: Node) -> Iterable[Node]:
     """Yield the nodes that a node waits for in its own iteration, through those without kernels."""
-    seen = {node}
+    visited = {node}
     stack = [output.node for output in node.inputs]
     stack += node.controls
     while stack:
         source = stack.pop()
-        if source in seen:
+        if source in visited:
             continue
-        seen.add(source)
+        visited.add(source)
         yield source
         if source.role in _NO_KERNEL and source.role not in (Role.MERGE, Role.EXIT):
             stack += [output.node for output in source.inputs]
@@ -511,7 +511,7 @@ def _slots(slot: int | slice) -> range:
     return range(slot, slot + 1) if slot else range(0)
 
 
-def _owns(node: Node) -> bool:
+def _owns_memory(node: Node) -> bool:
     """Return True if the results of a node have memory of their own."""
     if node.role in (Role.VARIABLE, Role.READ) or node.role in _NO_KERNEL:
         return False

@@ -122,10 +122,10 @@ class Recording(Consumer):
                         if not self._is_closed and self._num_readings < _BULK:
                             self._wake.wait(_PERIOD)
                         items, self._pending = self._pending, []
-                        taken, is_closed = self._num_readings, self._is_closed
+                        num_read, is_closed = self._num_readings, self._is_closed
                     self._convert(items)
                     with self._wake:
-                        self._num_readings -= taken
+                        self._num_readings -= num_read
                         self._wake.notify_all()
                     self._sampler.sample()
                 for tasks, begun in self._tasks:

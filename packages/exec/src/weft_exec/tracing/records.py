@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from weft_exec.tracing.step_trace import EPOCH, Run, Span, StepTrace, Subject, ThreadLog
+from weft_exec.tracing.step_trace import EPOCH, Run, Span, SpanSubject, StepTrace, ThreadLog
 from weft_graph.ir.node import Node
 from weft_graph.ir.traits import Role
 
@@ -98,7 +98,7 @@ def _run_records(run: Run, log: ThreadLog) -> Iterator[NodeRecord]:
 
 def _span_records(span: Span, log: ThreadLog) -> Iterator[NodeRecord]:
     node = span.subject
-    if isinstance(node, Subject) or node.role is Role.SEND:
+    if isinstance(node, SpanSubject) or node.role is Role.SEND:
         return
     start = span.start if node.role is not Role.RECEIVE else max(span.start, span.sent)
     start = min(start, span.end)

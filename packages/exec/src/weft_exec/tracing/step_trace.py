@@ -45,7 +45,7 @@ def trace_time() -> int:
     return clock() + EPOCH
 
 
-class Subject(NamedTuple):
+class SpanSubject(NamedTuple):
     """The subject of a span that is not a node of a graph, such as a phase of a step.
 
     Attributes:
@@ -57,9 +57,9 @@ class Subject(NamedTuple):
     device: str = ""
 
 
-def transfer_subject(sender: str, receiver: str, value: str) -> Subject:
+def transfer_subject(sender: str, receiver: str, value: str) -> SpanSubject:
     """Return the subject of the transfers of a value from one device to another."""
-    return Subject(f"{sender};{receiver};{value}", "_Transfer", sender)
+    return SpanSubject(f"{sender};{receiver};{value}", "_Transfer", sender)
 
 
 class LoopIteration:
@@ -113,7 +113,7 @@ class Span(NamedTuple):
     """
 
     kind: int
-    subject: Node | Subject
+    subject: Node | SpanSubject
     ready: int
     start: int
     end: int
@@ -182,14 +182,14 @@ class ThreadLog:
 
 def _phase_span(kind: int, name: str, start: int, end: int) -> Span:
     op = "_Phase" if kind == _PHASE else "_Python"
-    return Span(kind, Subject(name, op), start, start, end)
+    return Span(kind, SpanSubject(name, op), start, start, end)
 
 
 _MAX_RUNS: Final = 1 << 14
 """Number of runs in the log of a thread above which a loop hands them over."""
 
 
-class _Waiting(NamedTuple):
+class _PendingNode(NamedTuple):
     """An asynchronous node that has started.
 
     Attributes:
@@ -228,7 +228,7 @@ class StepTrace:
         self.other: list[Any] = []
         self.is_kept = spill is None
         self._spill = spill
-        self._waiting: dict[Any, _Waiting] = {}
+        self._waiting: dict[Any, _PendingNode] = {}
         self._sent: dict[str, int] = {}
         self._end_times: dict[str, int] = {}
 
@@ -247,11 +247,11 @@ class StepTrace:
         for log in list(self.logs.values()):
             log.spill = None
 
-    def phase(self, name: str, start: int, end: int) -> None:
+    def record_phase(self, name: str, start: int, end: int) -> None:
         """Record a part of the step outside kernels, such as "feed"."""
         self.log().phases.append((_PHASE, name, start, end))
 
-    def waiting(
+    def record_start(
         self,
         token: Any,
         node: Node,
@@ -267,9 +267,9 @@ class StepTrace:
           key: the rendezvous key of a Receive.
         """
         now = clock()
-        self._waiting[token] = _Waiting(node, device, ready or now, now, iteration, key)
+        self._waiting[token] = _PendingNode(node, device, ready or now, now, iteration, key)
 
-    def sent(
+    def record_send(
         self, key: str, node: Node, device: str, ready: int, iteration: LoopIteration | None
     ) -> None:
         """Record that a Send passes on a value now under a rendezvous key.
@@ -280,7 +280,7 @@ class StepTrace:
         now = self._sent[key] = clock()
         self.log().spans.append(Span(_KERNEL, node, ready or now, now, now, iteration, device))
 
-    def arrived(self, token: Any, value: Any = None, failed: bool = False) -> None:
+    def record_completion(self, token: Any, value: Any = None, failed: bool = False) -> None:
         """Record that an asynchronous node has completed, with its value or None if it failed."""
         node, device, ready, start, iteration, key = self._waiting.pop(token)
         end, sizes, spans = clock(), sizes_of(value), self.log().spans
@@ -300,14 +300,16 @@ class StepTrace:
         )  # fmt: skip
         if sent:
             sender, receiver, value, *_ = key.split(";")
-            begun = min(max(start, sent), end)
+            begin_time = min(max(start, sent), end)
             subject = transfer_subject(sender, receiver, value)
             lane = f"{sender} → {receiver}"
             spans.append(
-                Span(_TRANSFER, subject, start, begun, end, iteration, sender, lane, sizes=sizes)
+                Span(
+                    _TRANSFER, subject, start, begin_time, end, iteration, sender, lane, sizes=sizes
+                )
             )
 
-    def fetched(self, outputs: Sequence[Any], values: Sequence[Any], device: str) -> None:
+    def record_fetch(self, outputs: Sequence[Any], values: Sequence[Any], device: str) -> None:
         """Record fetches of a step that runs no kernels, such as of a variable."""
         now, spans = clock(), self.log().spans
         for output, value in zip(outputs, values, strict=True):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft_graph.control_flow.context import CondContext, Conditional, current_context
-from weft_graph.control_flow.structure import Rebuild, check_arrays, flatten, unpacked
+from weft_graph.control_flow.structure import Rebuild, check_arrays, flatten, unpack_single
 from weft_graph.ir import nest
 from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.default_graph import graph_for
@@ -74,7 +74,7 @@ def cond(
         lower, _ = _run_branch(lower_branch, otherwise, strict)
         _check_structures(conditional, lower, upper)
         packed = rebuild(merge_results(conditional))
-    return packed if strict else unpacked(packed)
+    return packed if strict else unpack_single(packed)
 
 
 def _functions(
@@ -133,7 +133,7 @@ def _run_branch(branch: CondContext, function: Branch, strict: bool) -> tuple[An
                 "or the node to run"
             )
         if not strict:
-            result = unpacked(result)
+            result = unpack_single(result)
         result = nest.map_structure(lambda leaf: _value_of(leaf, branch), result)
         values, rebuild = flatten(result)
         branch_results(branch, values)
@@ -247,12 +247,12 @@ def _chain(pairs: Sequence[tuple[Output, Branch]], default: Branch | None, stric
         if default is None:
             if strict:
                 return function()
-            return nest.map_structure(_settled, unpacked(function()))
+            return nest.map_structure(_group_if_node, unpack_single(function()))
         return cond(pred, function, default, strict=strict)
     return cond(pred, function, lambda: _chain(others, default, strict), strict=strict)
 
 
-def _settled(leaf: Any) -> Any:
+def _group_if_node(leaf: Any) -> Any:
     return control.group(leaf) if isinstance(leaf, Node) else leaf
 
 
@@ -299,21 +299,21 @@ def switch_case(
       >>> wf.Session().run(value, {index: 1})
       np.int32(20)
     """
-    functions = _numbered(branch_fns)
+    functions = _sort_branches(branch_fns)
     index = convert_to_tensor(branch_index, dtypes.int32)
     graph = index.graph
     with graph.as_default(), graph.name_scope(name or "switch_case"):
         last = functions[-1] if default is None else default
         numbered = functions[:-1] if default is None else functions
         if not numbered:
-            return nest.map_structure(_settled, last())
+            return nest.map_structure(_group_if_node, last())
         inside = comparison.logical_and(
             comparison.greater_equal(index, 0), comparison.less(index, len(numbered))
         )
         return cond(inside, lambda: _bisect(index, numbered, 0), last, strict=True)
 
 
-def _numbered(branch_fns: Any) -> list[Branch]:
+def _sort_branches(branch_fns: Any) -> list[Branch]:
     items = list(branch_fns.items()) if isinstance(branch_fns, Mapping) else branch_fns
     if not isinstance(items, list | tuple) or not items:
         raise errors.InvalidTypeError(

@@ -147,7 +147,7 @@ class ControlFlowContext(Context):
         if self.recall is not None:
             captured = self.recall(self, output)
         elif self.forward is None:
-            captured = self._read_again(output)
+            captured = self._refresh_read(output)
         if captured is None:
             captured = self._import_value(self._to_enclosing(output))
         self._captured[output] = captured
@@ -167,17 +167,17 @@ class ControlFlowContext(Context):
         check_visible(output, None)
         return output
 
-    def _read_again(self, output: Output) -> Output | None:
+    def _refresh_read(self, output: Output) -> Output | None:
         """Return the current value if `output` is an outdated read of a variable, else None."""
         shared_value = reads.shared_value(output)
-        return None if shared_value is None else self._value_now(shared_value)
+        return None if shared_value is None else self._current_read(shared_value)
 
-    def _read_inside(self, shared_value: SharedValue) -> Output:
+    def _read_in_context(self, shared_value: SharedValue) -> Output:
         """Return a variable's value at the start of the context, in a loop of each iteration."""
         with self.open():
             return shared_value.read()
 
-    def _value_now(self, shared_value: SharedValue) -> Output | None:
+    def _current_read(self, shared_value: SharedValue) -> Output | None:
         """Return a read of a variable inside the context; None to use the shared value."""
         raise NotImplementedError
 
@@ -234,10 +234,10 @@ class CondContext(ControlFlowContext):
         self.results: tuple[Output, ...] = ()
         conditional.branches.append(self)
 
-    def _value_now(self, shared_value: SharedValue) -> Output | None:
+    def _current_read(self, shared_value: SharedValue) -> Output | None:
         earlier = shared_value.updates_inside(self.outer)
-        late = reads.that_follow([self.conditional.pred.node], earlier)
-        return self._read_inside(shared_value) if late else None
+        late = reads.filter_following([self.conditional.pred.node], earlier)
+        return self._read_in_context(shared_value) if late else None
 
     def _is_free(self, inputs: Sequence[Output]) -> bool:
         return not inputs
@@ -249,7 +249,7 @@ class CondContext(ControlFlowContext):
         """
         node = output.node
         forward = self.forward
-        if forward is not None and node.context is forward and _brings_in(node):
+        if forward is not None and node.context is forward and _is_capture(node):
             data = node.inputs[0]
             if forward.is_inside(context_of(data)):
                 return self.capture(data)
@@ -259,7 +259,7 @@ class CondContext(ControlFlowContext):
         captured = self._captured.get(value)
         if captured is not None:
             return captured
-        self._check_is_not_in_the_other(value)
+        self._check_not_in_other_branch(value)
         with self.outside(self.graph.scopes.name_prefix):
             sides = primitives.switch(value, self.conditional.pred)
         node = sides[0].node
@@ -269,7 +269,7 @@ class CondContext(ControlFlowContext):
         captured = self._captured[value] = sides[self.taken]
         return captured
 
-    def _check_is_not_in_the_other(self, value: Output) -> None:
+    def _check_not_in_other_branch(self, value: Output) -> None:
         """Reject a value of the other branch, which does not run when this one does."""
         for branch in self.conditional.branches:
             if branch.taken is not self.taken and is_inside(value, branch):
@@ -370,7 +370,7 @@ class WhileContext(ControlFlowContext):
         for pivot, readers in ((self.merges[0], in_condition), (body, in_body)):
             if readers:
                 self.pivot = pivot
-                value_inside = self._read_inside(shared_value)
+                value_inside = self._read_in_context(shared_value)
                 for node in readers:
                     self._replace(node, inside, value_inside)
         self.pivot = body
@@ -381,12 +381,12 @@ class WhileContext(ControlFlowContext):
                 reason = "variable that its loop updates"
                 self.graph.replace_input(node, position, new, reason=reason)
 
-    def _value_now(self, shared_value: SharedValue) -> Output | None:
+    def _current_read(self, shared_value: SharedValue) -> Output | None:
         if shared_value.updates_inside(self):
-            return self._read_inside(shared_value)
+            return self._read_in_context(shared_value)
         enters = [merge.inputs[0].node for merge in self.merges]
         starts = [node for e in enters for node in (e.inputs[0].node, *e.controls)]
-        late = reads.that_follow(starts, shared_value.updates_inside(self.outer))
+        late = reads.filter_following(starts, shared_value.updates_inside(self.outer))
         if not late:
             return None
         with self.outside(self.graph.scopes.name_prefix), self.graph.control_dependencies(late):
@@ -458,7 +458,7 @@ def is_constant_enter(node: Node) -> bool:
     )
 
 
-def _brings_in(node: Node) -> bool:
+def _is_capture(node: Node) -> bool:
     """Return True if a node of a branch is the Switch that captures a value."""
     return node.role is Role.SWITCH
 

@@ -70,7 +70,9 @@ def map_fn(
             values = fn(rows.read(i))
             nest.assert_same_structure(structure, values)
             triples = zip(kinds, arrays, nest.flatten(values), strict=True)
-            return i + 1, [_written(array, i, kind.parts(value)) for kind, array, value in triples]
+            return i + 1, [
+                _write_all(array, i, kind.parts(value)) for kind, array, value in triples
+            ]
 
         _, results = while_loop(
             lambda i, _: i < rows.count,
@@ -237,7 +239,7 @@ def scan(
             for initial in first
         ]
         if initializer is None:
-            results = _written(results, begin, first)
+            results = _write_all(results, begin, first)
             begin = last - 1 if reverse else 1
 
         def body(i: Output, values: list[Any], arrays: list[TensorArray]) -> Any:
@@ -248,7 +250,7 @@ def scan(
                 convert_to_tensor(new, preferred_dtype=old.dtype)
                 for new, old in zip(nest.flatten(after), values, strict=True)
             ]
-            return i - 1 if reverse else i + 1, results, _written(arrays, i, results)
+            return i - 1 if reverse else i + 1, results, _write_all(arrays, i, results)
 
         _, _, results = while_loop(
             (lambda i, *_: i >= 0) if reverse else (lambda i, *_: i < rows.count),
@@ -282,7 +284,7 @@ class _Rows:
                 raise errors.InvalidArgumentError(
                     f"elems must have tensors of rank at least 1, got {leaf!r}"
                 )
-            count = _merged(count, leaf)
+            count = _merge_row_count(count, leaf)
         self._structure = elems
         self.dtypes = nest.pack_sequence_as(elems, [leaf.dtype.base_dtype for leaf in leaves])
         self.count: Any = _first_size(leaves[0]) if count is None else count
@@ -317,7 +319,7 @@ def _first_size(leaf: Any) -> Output:
     return shapes.shape(leaf)[0]
 
 
-def _merged(count: int | None, leaf: Output) -> int | None:
+def _merge_row_count(count: int | None, leaf: Output) -> int | None:
     """Return the known number of rows, combined with that of `leaf`."""
     num_rows = leaf.dims[0] if leaf.dims else None
     if count is not None and num_rows not in (None, count):
@@ -362,5 +364,5 @@ def _index(value: Any) -> Output:
     return value if isinstance(value, Output) else constant(value, dtypes.int32)
 
 
-def _written(arrays: list[TensorArray], index: Any, values: list[Any]) -> list[TensorArray]:
+def _write_all(arrays: list[TensorArray], index: Any, values: list[Any]) -> list[TensorArray]:
     return [array.write(index, value) for array, value in zip(arrays, values, strict=True)]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft_graph.control_flow.context import WhileContext, current_context
-from weft_graph.control_flow.structure import check_arrays, flatten, unpacked
+from weft_graph.control_flow.structure import check_arrays, flatten, unpack_single
 from weft_graph.control_flow.tensor_array import TensorArray
 from weft_graph.ir import nest
 from weft_graph.ir.builder import convert_to_tensor
@@ -91,7 +91,7 @@ def while_loop(
             lambda values: step.next_values(rebuild(values)),
         )
         packed = _to_kind(rebuild(results), step.kind)
-    return packed if return_same_structure or len(results) > 1 else unpacked(packed)
+    return packed if return_same_structure or len(results) > 1 else unpack_single(packed)
 
 
 def _check_arguments(cond: Any, body: Any, loop_vars: Any) -> None:
@@ -365,14 +365,14 @@ class LoopBuilder:
 
     def _check_next(self, position: int, variable: Output, value: Output) -> None:
         initial = variable.node.inputs[0].node.inputs[0]
-        place = f"loop variable {position} ({initial.name}) of {self.context.name!r}"
+        label = f"loop variable {position} ({initial.name}) of {self.context.name!r}"
         if value.dtype.base_dtype is not variable.dtype.base_dtype:
             raise errors.InvalidTypeError(
-                f"{place} is {variable.dtype.name}, but body returns {value.dtype.name} for it"
+                f"{label} is {variable.dtype.name}, but body returns {value.dtype.name} for it"
             )
         if not fits(value.dims, variable.dims):
             raise errors.InvalidArgumentError(
-                f"{place} enters the loop with shape {format_dims(variable.dims)}, but has shape "
+                f"{label} enters the loop with shape {format_dims(variable.dims)}, but has shape "
                 f"{format_dims(value.dims)} after one iteration; pass shape_invariants, or call "
                 "set_shape in the body"
             )

@@ -127,7 +127,7 @@ def restore(graph: Graph, records: Sequence[ContextRecord], node_at: Callable[[i
     for record in records:
         if record.name in restored:
             raise _record_error(record, "occurs twice")
-        outer = _named(record.outer, restored, existing, record)
+        outer = _get_existing(record.outer, restored, existing, record)
         context = existing.get(record.name)
         restored[record.name] = context or _empty(graph, record, outer, restored, node_at)
         homes += [(node_at(member), restored[record.name]) for member in record.members]
@@ -136,10 +136,12 @@ def restore(graph: Graph, records: Sequence[ContextRecord], node_at: Callable[[i
             raise errors.InvalidArgumentError(
                 f"{node.name!r} belongs to two contexts", node=node.name
             )
-    fillings = [_filling(restored[record.name], record, node_at) for record in records]
+    fillings = [_make_filler(restored[record.name], record, node_at) for record in records]
     for record in records:
         if record.forward:
-            restored[record.name].forward = _named(record.forward, restored, existing, record)
+            restored[record.name].forward = _get_existing(
+                record.forward, restored, existing, record
+            )
     for node, context in homes:
         node.context = context
         _capture(context, node)
@@ -151,7 +153,7 @@ def restore(graph: Graph, records: Sequence[ContextRecord], node_at: Callable[[i
     graph.has_contexts = graph.has_contexts or bool(homes)
 
 
-def _named(
+def _get_existing(
     name: str,
     restored: Mapping[str, ControlFlowContext],
     existing: Mapping[str, ControlFlowContext],
@@ -204,7 +206,7 @@ def _output(record: ContextRecord, port: Port, node_at: Callable[[int], Node]) -
     return node.outputs[port[1]]
 
 
-def _filling(
+def _make_filler(
     context: ControlFlowContext, record: ContextRecord, node_at: Callable[[int], Node]
 ) -> Callable[[], None]:
     """Return a function that completes a context once all records have been checked."""

@@ -30,7 +30,7 @@ def parts_of(leaf: Any) -> list[Output]:
     return [identity.identity(value) if value.dtype.is_ref else value]
 
 
-def like(leaf: Any, parts: Sequence[Output]) -> Any:
+def rebuild_leaf(leaf: Any, parts: Sequence[Output]) -> Any:
     """Return a leaf like `leaf` with other outputs."""
     if isinstance(leaf, TensorArray):
         return rebuild(leaf, parts[0])
@@ -48,7 +48,7 @@ def flatten(structure: Any) -> tuple[list[Output], Rebuild]:
         remaining = list(values)
         rebuilt_leaves = []
         for leaf, group in zip(leaves, groups, strict=True):
-            rebuilt_leaves.append(like(leaf, remaining[: len(group)]))
+            rebuilt_leaves.append(rebuild_leaf(leaf, remaining[: len(group)]))
             del remaining[: len(group)]
         return nest.pack_sequence_as(structure, rebuilt_leaves)
 
@@ -74,7 +74,7 @@ def check_arrays(expected: Any, actual: Any, subject: str) -> None:
             )
 
 
-def unpacked(result: Any) -> Any:
+def unpack_single(result: Any) -> Any:
     """Return a list or tuple of one item as that item."""
     if isinstance(result, list | tuple) and len(result) == 1:
         return result[0]

@@ -30,7 +30,7 @@ _LARGEST_CONSTANT = 1 << 12
 """Ranges up to this length are constants; longer ones are computed at run time."""
 
 
-class _Shared:
+class _SharedState:
     """State that all TensorArrays of one handle share.
 
     Attributes:
@@ -131,7 +131,7 @@ class TensorArray:
                 )
             known_size = None if self._dynamic_size else self._handle.node.inputs[0]
         colocate = colocate_with_first_write_call and handle is None
-        self._shared = _Shared(dims, bool(infer_shape), known_size, colocate)
+        self._shared = _SharedState(dims, bool(infer_shape), known_size, colocate)
 
     # ------------------------------------------------------------------ properties
 
@@ -181,7 +181,7 @@ class TensorArray:
           flow: flow after the writes that must come first; the array's flow by default.
         """
         before = self._flow if flow is None else flow
-        with name_scope(name, "TensorArrayGrad", [self._handle]), self._placed():
+        with name_scope(name, "TensorArrayGrad", [self._handle]), self._colocate_value():
             handle, after = ops.tensor_array_grad_v3(self._handle, before, source)
         grad_array = TensorArray(
             self._dtype, handle=handle, flow=after, infer_shape=self._shared.infer_shape
@@ -193,12 +193,12 @@ class TensorArray:
         """Return the number of elements, written or not: int32, shape ()."""
         if self._shared.size is not None:
             return self._shared.size
-        with self._placed():
+        with self._colocate_value():
             return ops.tensor_array_size_v3(self._handle, self._flow, name)
 
     def close(self, name: str | None = None) -> Node:
         """Release the contents of the array; later uses are errors."""
-        with self._placed():
+        with self._colocate_value():
             return ops.tensor_array_close_v3(self._handle, name)
 
     # ------------------------------------------------------------------ reading
@@ -211,7 +211,7 @@ class TensorArray:
         Raises (at run time): InvalidArgumentError: `index` is out of range; the element was
           cleared by an earlier read; or it was never written and its shape is not known.
         """
-        with self._placed():
+        with self._colocate_value():
             value = ops.tensor_array_read_v3(self._handle, index, self._flow, self._dtype, name)
         value.set_shape(self._shared.dims)
         return value
@@ -233,7 +233,7 @@ class TensorArray:
         Returns: shape (N, …).
         Raises (at run time): InvalidArgumentError: as `stack`.
         """
-        with self._placed():
+        with self._colocate_value():
             return ops.tensor_array_gather_v3(
                 self._handle, indices, self._flow, self._dtype, self._shared.dims, name
             )
@@ -251,7 +251,7 @@ class TensorArray:
                 "elements of rank 0 cannot be concatenated; use stack"
             )
         element_dims = None if dims is None else dims[1:]
-        with self._placed():
+        with self._colocate_value():
             value, _ = ops.tensor_array_concat_v3(
                 self._handle, self._flow, self._dtype, element_dims, name
             )
@@ -274,7 +274,7 @@ class TensorArray:
         with name_scope(name, "TensorArrayWrite", [self._handle, index, value]):
             element = self._element(value)
             self._refine_shape(element.dims)
-            with self._placed(element):
+            with self._colocate_value(element):
                 flow = ops.tensor_array_write_v3(self._handle, index, element, self._flow, name)
         return rebuild(self, flow)
 
@@ -300,7 +300,7 @@ class TensorArray:
         with name_scope(name, "TensorArrayScatter", [self._handle, value, indices]):
             rows = self._element(value)
             self._refine_shape(rows.dims[1:] if rows.dims else None)
-            with self._placed(rows):
+            with self._colocate_value(rows):
                 flow = ops.tensor_array_scatter_v3(self._handle, indices, rows, self._flow, name)
         return rebuild(self, flow)
 
@@ -316,7 +316,7 @@ class TensorArray:
             joined = self._element(value)
             sizes = cast(lengths, dtypes.int64)
             self._refine_piece_shape(joined.dims, sizes)
-            with self._placed(joined):
+            with self._colocate_value(joined):
                 flow = ops.tensor_array_split_v3(self._handle, joined, sizes, self._flow, name)
         return rebuild(self, flow)
 
@@ -349,7 +349,7 @@ class TensorArray:
         for size in [None] if piece_sizes is None else dict.fromkeys(piece_sizes):
             self._refine_shape((size, *dims[1:]))
 
-    def _placed(self, value: Output | None = None) -> AbstractContextManager[Any]:
+    def _colocate_value(self, value: Output | None = None) -> AbstractContextManager[Any]:
         """Colocate nodes with the array; with `colocate`, writes with the first written value."""
         graph = self._handle.graph
         stack = ExitStack()

@@ -7,7 +7,7 @@ __all__ = ["Bernoulli"]
 from collections.abc import Sequence
 from typing import Any
 
-from weft_graph.distributions.categories import both, of_two
+from weft_graph.distributions.categories import check_binary, logits_and_probs
 from weft_graph.distributions.distribution import NOT_REPARAMETERIZED, Distribution
 from weft_graph.distributions.kullback_leibler import RegisterKL
 from weft_graph.ir.builder import out
@@ -49,7 +49,7 @@ class Bernoulli(Distribution):
     ) -> None:
         parameters = dict(locals())
         with name_scope(name):
-            self._logits, self._probs = both(logits, probs, validate_args)
+            self._logits, self._probs = logits_and_probs(logits, probs, validate_args)
         super().__init__(
             dtype,
             NOT_REPARAMETERIZED,
@@ -76,7 +76,7 @@ class Bernoulli(Distribution):
         return out("Cast", [out("Less", [uniform, self._probs])], {"DstT": self.dtype})
 
     def _log_prob(self, event: Output) -> Output:
-        event = of_two(event, self.validate_args)
+        event = check_binary(event, self.validate_args)
         value: Output = cast(event, self._logits.dtype.base_dtype)
         return value * self._logits - softplus(self._logits)
 

@@ -10,10 +10,10 @@ from typing import Any
 from weft_graph.distributions.distribution import (
     FULLY_REPARAMETERIZED,
     Distribution,
-    checked,
-    floating,
+    convert_floating,
     positive,
     second_seed,
+    with_assertions,
 )
 from weft_graph.distributions.kullback_leibler import RegisterKL
 from weft_graph.ir.builder import out
@@ -53,7 +53,7 @@ class Beta(Distribution):
         parameters = dict(locals())
         with name_scope(name):
             concentrations = [1.0 if x is None else x for x in (concentration1, concentration0)]
-            self._one, self._zero = positive(floating(*concentrations), validate_args)
+            self._one, self._zero = positive(convert_floating(*concentrations), validate_args)
             self._total = self._one + self._zero
         super().__init__(
             self._one.dtype.base_dtype,
@@ -94,7 +94,7 @@ class Beta(Distribution):
         if not self.validate_args:
             return x
         below = checks.assert_less(x, out("OnesLike", [x]))
-        return checked(x, [checks.assert_positive(x), below])
+        return with_assertions(x, [checks.assert_positive(x), below])
 
     def _log_norm(self) -> Output:
         return lgamma(self._one) + lgamma(self._zero) - lgamma(self._total)
@@ -121,7 +121,7 @@ class Beta(Distribution):
     def _mode(self) -> Output:
         above = [out("Greater", [x, 1.0]) for x in (self._one, self._zero)]
         mode = (self._one - 1.0) / (self._total - 2.0)
-        return self._defined(out("LogicalAnd", above), mode, "mode")
+        return self._mask_undefined(out("LogicalAnd", above), mode, "mode")
 
 
 @RegisterKL(Beta, Beta)

@@ -6,7 +6,7 @@ __all__ = ["Categorical"]
 
 from typing import Any
 
-from weft_graph.distributions.categories import both
+from weft_graph.distributions.categories import logits_and_probs
 from weft_graph.distributions.distribution import NOT_REPARAMETERIZED, Distribution
 from weft_graph.distributions.kullback_leibler import RegisterKL
 from weft_graph.ir.builder import out
@@ -49,7 +49,9 @@ class Categorical(Distribution):
     ) -> None:
         parameters = dict(locals())
         with name_scope(name):
-            self._logits, self._probs = both(logits, probs, validate_args, over_classes=True)
+            self._logits, self._probs = logits_and_probs(
+                logits, probs, validate_args, over_classes=True
+            )
         super().__init__(
             dtype,
             NOT_REPARAMETERIZED,
@@ -75,7 +77,7 @@ class Categorical(Distribution):
         """The number of classes K, an int32 scalar."""
         return out("Shape", [self._logits])[-1]
 
-    def _shaped(self) -> list[tuple[Output, int]]:
+    def _parameters_and_ranks(self) -> list[tuple[Output, int]]:
         return [(self._logits, 1)]
 
     def _event_shape(self) -> TensorShape:
@@ -98,8 +100,8 @@ class Categorical(Distribution):
         numbers, logits = self._broadcast(value)
         flat = log_softmax(out("Reshape", [logits, out("Pack", [[-1, self.event_size]])]))
         rows = out("Range", [0, out("Shape", [flat])[0], 1])
-        places = [out("Cast", [rows], {"DstT": dtypes.int64}), out("Reshape", [numbers, [-1]])]
-        selected = out("GatherNd", [flat, out("Pack", [places], {"axis": 1})])
+        indices = [out("Cast", [rows], {"DstT": dtypes.int64}), out("Reshape", [numbers, [-1]])]
+        selected = out("GatherNd", [flat, out("Pack", [indices], {"axis": 1})])
         return out("Reshape", [selected, out("Shape", [numbers])])
 
     def _cdf(self, value: Output) -> Output:

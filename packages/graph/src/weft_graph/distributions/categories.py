@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft_graph.distributions.distribution import checked, floating
+from weft_graph.distributions.distribution import convert_floating, with_assertions
 from weft_graph.ir.builder import out
 from weft_graph.ir.node import Node, Output
 from weft_graph.ops import checks
@@ -16,7 +16,7 @@ from weft_graph.ops.special import lgamma
 from weft_tensor import errors
 
 
-def both(
+def logits_and_probs(
     logits: Any, probs: Any, validate_args: bool, over_classes: bool = False
 ) -> tuple[Output, Output]:
     """Return both the logits and the probabilities from one of them.
@@ -27,7 +27,7 @@ def both(
     """
     if (logits is None) == (probs is None):
         raise errors.InvalidArgumentError("requires either logits or probs, and not both")
-    (value,) = floating(probs if logits is None else logits)
+    (value,) = convert_floating(probs if logits is None else logits)
     if over_classes:
         with_rank_at_least(value.dims, 1, "probs" if logits is None else "logits")
     if logits is not None:
@@ -36,10 +36,12 @@ def both(
         low = checks.assert_non_negative(value)
         if over_classes:
             total = reduce_sum(value, -1)
-            value = checked(value, [low, checks.assert_near(total, out("OnesLike", [total]))])
+            value = with_assertions(
+                value, [low, checks.assert_near(total, out("OnesLike", [total]))]
+            )
         else:
             unit = out("OnesLike", [value])
-            value = checked(value, [low, checks.assert_less_equal(value, unit)])
+            value = with_assertions(value, [low, checks.assert_less_equal(value, unit)])
     return (log(value) if over_classes else log(value) - log1p(-value)), value
 
 
@@ -48,21 +50,21 @@ def log_combinations(total: Output, counts: Output) -> Output:
     return lgamma(total + 1.0) - reduce_sum(lgamma(counts + 1.0), -1)
 
 
-def counted(value: Output, total: Output, validate_args: bool) -> Output:
+def check_counts(value: Output, total: Output, validate_args: bool) -> Output:
     """Return the counts; with `validate_args`, check that they are integers that sum to `total`."""
     if not validate_args:
         return value
     sums = checks.assert_equal(reduce_sum(value, -1), total, message="counts must sum to the total")
-    return checked(value, [*_natural(value, "counts"), sums])
+    return with_assertions(value, [*_natural(value, "counts"), sums])
 
 
-def of_two(value: Output, validate_args: bool) -> Output:
+def check_binary(value: Output, validate_args: bool) -> Output:
     """Return samples; with `validate_args`, check that they are 0 or 1."""
     if not validate_args:
         return value
     unit = out("OnesLike", [value])
     limit = checks.assert_less_equal(value, unit, message="a draw must be 0 or 1")
-    return checked(value, [*_natural(value, "a draw"), limit])
+    return with_assertions(value, [*_natural(value, "a draw"), limit])
 
 
 def _natural(value: Output, label: str) -> list[Node]:

@@ -9,9 +9,9 @@ from typing import Any
 from weft_graph.distributions.distribution import (
     FULLY_REPARAMETERIZED,
     Distribution,
-    checked,
-    floating,
+    convert_floating,
     positive,
+    with_assertions,
 )
 from weft_graph.distributions.kullback_leibler import RegisterKL
 from weft_graph.ir.builder import out
@@ -50,7 +50,7 @@ class Dirichlet(Distribution):
     ) -> None:
         parameters = dict(locals())
         with name_scope(name):
-            (self._concentration,) = positive(floating(concentration), validate_args)
+            (self._concentration,) = positive(convert_floating(concentration), validate_args)
             with_rank_at_least(self._concentration.dims, 1, "concentration")
             self._total = reduce_sum(self._concentration, -1)
         super().__init__(
@@ -86,7 +86,9 @@ class Dirichlet(Distribution):
                 out("OnesLike", [total]),
                 message="the probabilities of a draw must sum to 1",
             )
-            x = checked(x, [checks.assert_positive(x, message="draws must be positive"), near])
+            x = with_assertions(
+                x, [checks.assert_positive(x, message="draws must be positive"), near]
+            )
         powers = reduce_sum(xlogy(self._concentration - 1.0, x), -1)
         return powers - lbeta(self._concentration)
 
@@ -94,7 +96,7 @@ class Dirichlet(Distribution):
         count = out("Shape", [self._concentration])[-1]
         return out("Cast", [count], {"DstT": self.dtype})
 
-    def _wide_total(self) -> Output:
+    def _expand_total(self) -> Output:
         return out("ExpandDims", [self._total, -1])
 
     def _entropy(self) -> Output:
@@ -103,22 +105,22 @@ class Dirichlet(Distribution):
         return lbeta(a) + (total - self._size()) * digamma(total) - of_parts
 
     def _mean(self) -> Output:
-        return self._concentration / self._wide_total()
+        return self._concentration / self._expand_total()
 
     def _variance(self) -> Output:
         mean = self._mean()
-        return mean * (1.0 - mean) / (1.0 + self._wide_total())
+        return mean * (1.0 - mean) / (1.0 + self._expand_total())
 
     def _covariance(self) -> Output:
         mean = self._mean()
-        scaled = mean / (1.0 + self._wide_total())
+        scaled = mean / (1.0 + self._expand_total())
         product = out("ExpandDims", [-scaled, -1]) * out("ExpandDims", [mean, -2])
         return diagonals.matrix_set_diag(product, self._variance())
 
     def _mode(self) -> Output:
-        mode = (self._concentration - 1.0) / (self._wide_total() - self._size())
+        mode = (self._concentration - 1.0) / (self._expand_total() - self._size())
         valid = reduce_all(out("Greater", [self._concentration, 1.0]), -1, keepdims=True)
-        return self._defined(valid, mode, "mode")
+        return self._mask_undefined(valid, mode, "mode")
 
 
 @RegisterKL(Dirichlet, Dirichlet)

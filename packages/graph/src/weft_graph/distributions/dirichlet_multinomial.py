@@ -6,16 +6,16 @@ __all__ = ["DirichletMultinomial"]
 
 from typing import Any
 
-from weft_graph.distributions.categories import counted, log_combinations
+from weft_graph.distributions.categories import check_counts, log_combinations
 from weft_graph.distributions.distribution import (
     NOT_REPARAMETERIZED,
     Distribution,
-    checked,
-    floating,
+    convert_floating,
     positive,
     second_seed,
+    with_assertions,
 )
-from weft_graph.distributions.multinomial import counts_of
+from weft_graph.distributions.multinomial import count_draws
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.default_graph import name_scope
 from weft_graph.ir.node import Output
@@ -54,11 +54,11 @@ class DirichletMultinomial(Distribution):
     ) -> None:
         parameters = dict(locals())
         with name_scope(name):
-            (self._concentration,) = positive(floating(concentration), validate_args)
+            (self._concentration,) = positive(convert_floating(concentration), validate_args)
             with_rank_at_least(self._concentration.dims, 1, "concentration")
             total = convert_to_tensor(total_count, self._concentration.dtype.base_dtype)
             if validate_args:
-                total = checked(total, [checks.assert_non_negative(total)])
+                total = with_assertions(total, [checks.assert_non_negative(total)])
             self._count = total
             self._total = reduce_sum(self._concentration, -1)
         super().__init__(
@@ -86,7 +86,7 @@ class DirichletMultinomial(Distribution):
         """The sums of the parameters, shape (...)."""
         return self._total
 
-    def _shaped(self) -> list[tuple[Output, int]]:
+    def _parameters_and_ranks(self) -> list[tuple[Output, int]]:
         return [(self._count, 0), (self._concentration, 1)]
 
     def _sample_n(self, n: Any, seed: int | None) -> Output:
@@ -94,10 +94,10 @@ class DirichletMultinomial(Distribution):
         parameters = out("BroadcastTo", [self._concentration, shape])
         size = out("Pack", [[n]])
         gammas = random.random_gamma(size, parameters, dtype=self.dtype, seed=seed)
-        return counts_of(log(gammas), self._count, second_seed(seed, 1))
+        return count_draws(log(gammas), self._count, second_seed(seed, 1))
 
     def _log_prob(self, counts: Output) -> Output:
-        counts = counted(counts, self._count, self.validate_args)
+        counts = check_counts(counts, self._count, self.validate_args)
         ratio = lbeta(self._concentration + counts) - lbeta(self._concentration)
         return ratio + log_combinations(self._count, counts)
 

@@ -49,7 +49,7 @@ FULLY_REPARAMETERIZED = ReparameterizationType("FULLY_REPARAMETERIZED")
 NOT_REPARAMETERIZED = ReparameterizationType("NOT_REPARAMETERIZED")
 """Gradients do not flow from samples to all parameters."""
 
-_OTHER_WAYS: Mapping[str, tuple[str, Callable[[Output], Output]]] = {
+_ALTERNATIVES: Mapping[str, tuple[str, Callable[[Output], Output]]] = {
     "prob": ("log_prob", lambda x: out("Exp", [x])),
     "log_prob": ("prob", lambda x: out("Log", [x])),
     "cdf": ("log_cdf", lambda x: out("Exp", [x])),
@@ -207,34 +207,35 @@ class Distribution:
             raise errors.UnimplementedError(f"{cls.__name__} does not implement _param_shapes")
         return dict.fromkeys(cls._parameters_of_a_draw, sample_shape)
 
-    def _shaped(self) -> list[tuple[Output, int]]:
+    def _parameters_and_ranks(self) -> list[tuple[Output, int]]:
         """Return the parameters, each with its number of trailing non-batch axes."""
         return [(value, self._event_rank) for value in self._graph_parents]
 
     def _batch_shape(self) -> TensorShape:
         parameter_dims = [
             None if value.dims is None else value.dims[: len(value.dims) - rank]
-            for value, rank in self._shaped()
+            for value, rank in self._parameters_and_ranks()
         ]
         lead: Dims = ()
         return TensorShape(reduce(broadcast_dims, parameter_dims, lead))
 
     def _batch_shape_tensor(self) -> Output:
         shapes = [
-            out("Shape", [value])[: -rank if rank else None] for value, rank in self._shaped()
+            out("Shape", [value])[: -rank if rank else None]
+            for value, rank in self._parameters_and_ranks()
         ]
         return reduce(lambda a, b: out("BroadcastArgs", [a, b]), shapes)
 
     def _event_shape(self) -> TensorShape:
         if not self._event_rank:
             return TensorShape([])
-        value = next(value for value, rank in self._shaped() if rank)
+        value = next(value for value, rank in self._parameters_and_ranks() if rank)
         return TensorShape([None] if value.dims is None else value.dims[-self._event_rank :])
 
     def _event_shape_tensor(self) -> Output:
         if not self._event_rank:
             return convert_to_tensor(np.zeros(0, np.int32))
-        value = next(value for value, rank in self._shaped() if rank)
+        value = next(value for value, rank in self._parameters_and_ranks() if rank)
         return out("Shape", [value])[-self._event_rank :]
 
     @property
@@ -389,14 +390,14 @@ class Distribution:
         implementation: Callable[..., Any] | None = getattr(self, f"_{method}", None)
         if implementation is not None:
             return implementation
-        other, transform = _OTHER_WAYS.get(method, ("", None))
+        other, transform = _ALTERNATIVES.get(method, ("", None))
         base_method: Callable[..., Any] | None = getattr(self, f"_{other}", None)
         if base_method is not None and transform is not None:
             from_other, through = base_method, transform
             return lambda *args: through(convert_to_tensor(from_other(*args)))
         if method.endswith("survival_function") and hasattr(self, "_log_cdf"):
             log_cdf = self._method("cdf")
-            return lambda value: _OTHER_WAYS[method][1](log_cdf(value))
+            return lambda value: _ALTERNATIVES[method][1](log_cdf(value))
         raise errors.UnimplementedError(f"{method} is not defined for {type(self).__name__}")
 
     def _call_on_value(self, method: str, value: Any, name: str) -> Output:
@@ -412,13 +413,13 @@ class Distribution:
 
     # ------------------------------------------------------------------ for subclasses
 
-    def _defined(self, valid: Output, value: Output, statistic: str) -> Output:
+    def _mask_undefined(self, valid: Output, value: Output, statistic: str) -> Output:
         """Return `value` where it is defined; else NaN, or an error without `allow_nan_stats`."""
         if self._allow_nan_stats:
             nan = np.array(np.nan, value.dtype.base_dtype.numpy)
             return out("SelectV2", [valid, value, nan])
         message = f"the {statistic} of {type(self).__name__} is not defined for these parameters"
-        return checked(
+        return with_assertions(
             value, [control.Assert(out("All", [valid, _all_elements(valid)]), [message])]
         )
 
@@ -427,7 +428,7 @@ def _all_elements(value: Output) -> Output:
     return out("Range", [0, out("Rank", [value]), 1])
 
 
-def checked(value: Output, assertions: Sequence[Node | Output]) -> Output:
+def with_assertions(value: Output, assertions: Sequence[Node | Output]) -> Output:
     """Return the value after the assertions have passed."""
     if not assertions:
         return value
@@ -435,7 +436,7 @@ def checked(value: Output, assertions: Sequence[Node | Output]) -> Output:
         return out("Identity", [value])
 
 
-def floating(*values: Any) -> list[Output]:
+def convert_floating(*values: Any) -> list[Output]:
     """Convert parameters to tensors of one floating type, float32 if none has a type.
 
     Raises: InvalidTypeError: they are of several types, or not floating.
@@ -456,7 +457,7 @@ def positive(values: Sequence[Output], validate_args: bool) -> list[Output]:
     """Return the values; with `validate_args`, check at run time that they are positive."""
     if not validate_args:
         return list(values)
-    return [checked(value, [checks.assert_positive(value)]) for value in values]
+    return [with_assertions(value, [checks.assert_positive(value)]) for value in values]
 
 
 def second_seed(seed: int | None, salt: int) -> int | None:

@@ -7,7 +7,7 @@ __all__ = ["Exponential"]
 from collections.abc import Sequence
 from typing import Any
 
-from weft_graph.distributions.distribution import floating
+from weft_graph.distributions.distribution import convert_floating
 from weft_graph.distributions.gamma import Gamma
 from weft_graph.ir.builder import out
 from weft_graph.ir.default_graph import name_scope
@@ -42,7 +42,7 @@ class Exponential(Gamma):
     ) -> None:
         parameters = dict(locals())
         with name_scope(name):
-            (value,) = floating(rate)
+            (value,) = convert_floating(rate)
             unit = out("OnesLike", [value])
         super().__init__(unit, value, validate_args, allow_nan_stats, name)
         self._parameters = {k: parameters[k] for k in ("rate", "validate_args", "allow_nan_stats",

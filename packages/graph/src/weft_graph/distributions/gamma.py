@@ -10,10 +10,10 @@ from typing import Any
 from weft_graph.distributions.distribution import (
     FULLY_REPARAMETERIZED,
     Distribution,
-    checked,
-    floating,
+    convert_floating,
     positive,
     square,
+    with_assertions,
 )
 from weft_graph.distributions.kullback_leibler import RegisterKL
 from weft_graph.ir.builder import out
@@ -52,7 +52,7 @@ class Gamma(Distribution):
     ) -> None:
         parameters = dict(locals())
         with name_scope(name):
-            values = positive(floating(concentration, rate), validate_args)
+            values = positive(convert_floating(concentration, rate), validate_args)
         self._concentration, self._rate = values
         super().__init__(
             self._rate.dtype.base_dtype,
@@ -80,19 +80,19 @@ class Gamma(Distribution):
 
     def _log_prob(self, x: Output) -> Output:
         if self.validate_args:
-            x = checked(x, [checks.assert_positive(x, message="draws must be positive")])
+            x = with_assertions(x, [checks.assert_positive(x, message="draws must be positive")])
         a = self._concentration
         return xlogy(a - 1.0, x) - self._rate * x - (lgamma(a) - a * log(self._rate))
 
-    def _scaled(self, x: Output) -> tuple[Output, Output]:
+    def _scale_by_rate(self, x: Output) -> tuple[Output, Output]:
         scaled = x * self._rate
         return self._concentration * out("OnesLike", [scaled]), scaled
 
     def _cdf(self, x: Output) -> Output:
-        return igamma(*self._scaled(x))
+        return igamma(*self._scale_by_rate(x))
 
     def _survival_function(self, x: Output) -> Output:
-        return igammac(*self._scaled(x))
+        return igammac(*self._scale_by_rate(x))
 
     def _entropy(self) -> Output:
         a = self._concentration
@@ -107,7 +107,7 @@ class Gamma(Distribution):
     def _mode(self) -> Output:
         mode = (self._concentration - 1.0) / self._rate
         valid = out("Greater", [self._concentration * out("OnesLike", [self._rate]), 1.0])
-        return self._defined(valid, mode, "mode")
+        return self._mask_undefined(valid, mode, "mode")
 
 
 @RegisterKL(Gamma, Gamma)

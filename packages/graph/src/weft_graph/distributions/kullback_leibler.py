@@ -7,7 +7,7 @@ __all__ = ["RegisterKL", "kl_divergence"]
 from collections.abc import Callable
 from typing import Any
 
-from weft_graph.distributions.distribution import Distribution, checked
+from weft_graph.distributions.distribution import Distribution, with_assertions
 from weft_graph.ir.builder import out
 from weft_graph.ir.default_graph import name_scope
 from weft_graph.ir.node import Output
@@ -98,4 +98,4 @@ def kl_divergence(
         rank = out("Range", [0, out("Rank", [value]), 1])
         is_nan = out("Any", [out("IsNan", [value]), rank])
         message = "the divergence is NaN, which allow_nan_stats=False forbids"
-        return checked(value, [control.Assert(out("LogicalNot", [is_nan]), [message])])
+        return with_assertions(value, [control.Assert(out("LogicalNot", [is_nan]), [message])])

@@ -11,7 +11,7 @@ from typing import Any
 from weft_graph.distributions.distribution import (
     FULLY_REPARAMETERIZED,
     Distribution,
-    floating,
+    convert_floating,
     magnitude,
     positive,
     sign,
@@ -51,7 +51,7 @@ class Laplace(Distribution):
     ) -> None:
         parameters = dict(locals())
         with name_scope(name):
-            self._loc, scale = floating(loc, scale)
+            self._loc, scale = convert_floating(loc, scale)
             (self._scale,) = positive([scale], validate_args)
         super().__init__(
             self._loc.dtype.base_dtype,
@@ -90,10 +90,10 @@ class Laplace(Distribution):
         return 0.5 - 0.5 * sign(z) * expm1(-magnitude(z))
 
     def _log_cdf(self, x: Output) -> Output:
-        return _log_below(self._z(x))
+        return _log_left_tail(self._z(x))
 
     def _log_survival_function(self, x: Output) -> Output:
-        return _log_below(-self._z(x))
+        return _log_left_tail(-self._z(x))
 
     def _quantile(self, p: Output) -> Output:
         middle = p - 0.5
@@ -116,7 +116,7 @@ def _step(dtype: Any) -> float:
     return {2: 2.0**-7, 4: 2.0**-23, 8: 2.0**-52}[dtype.size]
 
 
-def _log_below(z: Output) -> Output:
+def _log_left_tail(z: Output) -> Output:
     below = out("Less", [z, 0.0])
     upper = log1p(-0.5 * exp(-magnitude(z)))
     return out("SelectV2", [below, z - math.log(2), upper])

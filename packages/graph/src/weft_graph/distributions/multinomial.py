@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from weft_graph.distributions.categories import both, counted, log_combinations
+from weft_graph.distributions.categories import check_counts, log_combinations, logits_and_probs
 from weft_graph.distributions.distribution import (
     NOT_REPARAMETERIZED,
     Distribution,
-    checked,
+    with_assertions,
 )
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.default_graph import name_scope
@@ -54,10 +54,12 @@ class Multinomial(Distribution):
     ) -> None:
         parameters = dict(locals())
         with name_scope(name):
-            self._logits, self._probs = both(logits, probs, validate_args, over_classes=True)
+            self._logits, self._probs = logits_and_probs(
+                logits, probs, validate_args, over_classes=True
+            )
             total = convert_to_tensor(total_count, self._logits.dtype.base_dtype)
             if validate_args:
-                total = checked(total, [checks.assert_non_negative(total)])
+                total = with_assertions(total, [checks.assert_non_negative(total)])
             self._count = total
         super().__init__(
             self._logits.dtype.base_dtype,
@@ -84,15 +86,15 @@ class Multinomial(Distribution):
         """The probabilities, shape (..., K)."""
         return self._probs
 
-    def _shaped(self) -> list[tuple[Output, int]]:
+    def _parameters_and_ranks(self) -> list[tuple[Output, int]]:
         return [(self._count, 0), (self._logits, 1)]
 
     def _sample_n(self, n: Any, seed: int | None) -> Output:
         shape = self._full_shape(n)
-        return counts_of(out("BroadcastTo", [self._logits, shape]), self._count, seed)
+        return count_draws(out("BroadcastTo", [self._logits, shape]), self._count, seed)
 
     def _log_prob(self, counts: Output) -> Output:
-        counts = counted(counts, self._count, self.validate_args)
+        counts = check_counts(counts, self._count, self.validate_args)
         logs = log_softmax(self._logits)
         none = out("Equal", [counts, 0.0])
         weighted = counts * out("SelectV2", [none, out("ZerosLike", [logs]), logs])
@@ -110,7 +112,7 @@ class Multinomial(Distribution):
         return diagonals.matrix_set_diag(product, variance)
 
 
-def counts_of(logits: Output, total: Output, seed: int | None) -> Output:
+def count_draws(logits: Output, total: Output, seed: int | None) -> Output:
     """Count the draws of each class.
 
     Args:
@@ -128,10 +130,10 @@ def counts_of(logits: Output, total: Output, seed: int | None) -> Output:
     later = out(
         "GreaterEqual", [out("Range", [0, limit, 1]), out("ExpandDims", [draws_per_row, 1])]
     )
-    places = out("Size", [logits])
+    num_classes = out("Size", [logits])
     begins = out(
         "ExpandDims", [out("Mul", [out("Range", [0, out("Size", [draws_per_row]), 1]), size]), 1]
     )
-    index = out("SelectV2", [later, places, begins + draws])
-    counts = out("Bincount", [index, places, np.zeros(0, np.int32)])
+    index = out("SelectV2", [later, num_classes, begins + draws])
+    counts = out("Bincount", [index, num_classes, np.zeros(0, np.int32)])
     return out("Reshape", [out("Cast", [counts], {"DstT": dtype}), out("Shape", [logits])])

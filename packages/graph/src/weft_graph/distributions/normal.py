@@ -13,7 +13,7 @@ import numpy as np
 from weft_graph.distributions.distribution import (
     FULLY_REPARAMETERIZED,
     Distribution,
-    floating,
+    convert_floating,
     positive,
     square,
 )
@@ -55,7 +55,7 @@ class Normal(Distribution):
     ) -> None:
         parameters = dict(locals())
         with name_scope(name):
-            self._loc, scale = floating(loc, scale)
+            self._loc, scale = convert_floating(loc, scale)
             (self._scale,) = positive([scale], validate_args)
         super().__init__(
             self._loc.dtype.base_dtype,
@@ -91,13 +91,13 @@ class Normal(Distribution):
         return _standard_cdf(self._z(x))
 
     def _log_cdf(self, x: Output) -> Output:
-        return log_below(self._z(x))
+        return log_normal_cdf(self._z(x))
 
     def _survival_function(self, x: Output) -> Output:
         return _standard_cdf(-self._z(x))
 
     def _log_survival_function(self, x: Output) -> Output:
-        return log_below(-self._z(x))
+        return log_normal_cdf(-self._z(x))
 
     def _quantile(self, p: Output) -> Output:
         return ndtri(p) * self._scale + self._loc
@@ -119,7 +119,7 @@ def _standard_cdf(z: Output) -> Output:
     return 0.5 * erfc(z * -math.sqrt(0.5))
 
 
-def log_below(z: Output) -> Output:
+def log_normal_cdf(z: Output) -> Output:
     """Return the logarithm of the standard normal CDF, accurate in both tails."""
     double = z.dtype.base_dtype is dtypes.float64
     limit, terms = (-20.0, 12) if double else (-8.0, 8)

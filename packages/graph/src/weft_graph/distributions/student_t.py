@@ -13,7 +13,7 @@ import numpy as np
 from weft_graph.distributions.distribution import (
     FULLY_REPARAMETERIZED,
     Distribution,
-    floating,
+    convert_floating,
     magnitude,
     positive,
     second_seed,
@@ -58,7 +58,7 @@ class StudentT(Distribution):
     ) -> None:
         parameters = dict(locals())
         with name_scope(name):
-            df, self._loc, scale = floating(df, loc, scale)
+            df, self._loc, scale = convert_floating(df, loc, scale)
             self._df, self._scale = positive([df, scale], validate_args)
         super().__init__(
             self._loc.dtype.base_dtype,
@@ -119,7 +119,7 @@ class StudentT(Distribution):
 
     def _mean(self) -> Output:
         valid = out("Greater", [self._df * self._ones(), 1.0])
-        return self._defined(valid, self._loc * self._ones(), "mean")
+        return self._mask_undefined(valid, self._loc * self._ones(), "mean")
 
     def _variance(self) -> Output:
         unit = self._ones()
@@ -128,7 +128,7 @@ class StudentT(Distribution):
         divisor = out("SelectV2", [finite, df - 2.0, unit])
         infinite = np.array(np.inf, self.dtype.numpy)
         variance = out("SelectV2", [finite, square(self._scale) * df / divisor, infinite])
-        return self._defined(out("Greater", [df, 1.0]), variance, "variance")
+        return self._mask_undefined(out("Greater", [df, 1.0]), variance, "variance")
 
     def _mode(self) -> Output:
         return self._loc * self._ones()

@@ -11,8 +11,8 @@ from typing import Any
 from weft_graph.distributions.distribution import (
     FULLY_REPARAMETERIZED,
     Distribution,
-    checked,
-    floating,
+    convert_floating,
+    with_assertions,
 )
 from weft_graph.ir.builder import out
 from weft_graph.ir.default_graph import name_scope
@@ -48,10 +48,10 @@ class Uniform(Distribution):
     ) -> None:
         parameters = dict(locals())
         with name_scope(name):
-            self._low, self._high = floating(low, high)
+            self._low, self._high = convert_floating(low, high)
             if validate_args:
                 rising = checks.assert_less(self._low, self._high)
-                self._high = checked(self._high, [rising])
+                self._high = with_assertions(self._high, [rising])
         super().__init__(
             self._low.dtype.base_dtype,
             FULLY_REPARAMETERIZED,

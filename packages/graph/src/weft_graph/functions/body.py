@@ -43,20 +43,20 @@ class _BodyScopes(BuildScopes):
             self.variable_creators = outer.scopes.variable_creators
 
     @contextmanager
-    def lifted(self) -> Iterator[None]:
+    def leave_contexts(self) -> Iterator[None]:
         """Leave the body, for nodes that are created once instead of once per call.
 
         Names are formed as inside the body, without the scopes around the function.
         """
         if self._outer is None:
-            with super().lifted():
+            with super().leave_contexts():
                 yield
             return
         self._body.variables_made += 1
         scopes = self._outer.scopes
         before, scopes.name_prefix = scopes.name_prefix, self.name_prefix
         try:
-            with self._outer.as_default(), scopes.lifted():
+            with self._outer.as_default(), scopes.leave_contexts():
                 yield
         finally:
             scopes.name_prefix = before
@@ -131,14 +131,14 @@ class FunctionGraph(Graph):
         return self.add_input(value.dtype.base_dtype, value.dims, name)
 
     def _argument(self, op: str, attrs: dict[str, Any], name: str, dims: Dims) -> Output:
-        with self._outside_scopes():
+        with self._without_scopes():
             output = builder.create(op, (), attrs, name).outputs[0]
         output.dims = dims
         self.inputs.append(output)
         return output
 
     @contextmanager
-    def _outside_scopes(self) -> Iterator[None]:
+    def _without_scopes(self) -> Iterator[None]:
         """Create nodes inside the block without any scopes."""
         before, self.scopes = self.scopes, _BodyScopes(self, self.outer)
         try:
@@ -182,11 +182,11 @@ class FunctionGraph(Graph):
         if captured is None:
             captured = self.copy_of(output)
         if captured is None:
-            captured = self._capture_from_around(output)
+            captured = self._capture_outer(output)
         self._imported[output] = captured
         return captured
 
-    def _capture_from_around(self, output: Output) -> Output:
+    def _capture_outer(self, output: Output) -> Output:
         if self._finalized or self.outer is None or not self._can_see(output):
             raise errors.InvalidArgumentError(
                 f"{output!r} does not belong to the function {self.name!r} or an enclosing graph"
@@ -205,7 +205,7 @@ class FunctionGraph(Graph):
     def _snapshot(self, output: Output, variable: Output) -> Output:
         """Return a read inside the body of the reference variable behind an outer value."""
         reference = self.capture(variable)
-        with self._outside_scopes(), self.name_scope(reference.node.name + "/"):
+        with self._without_scopes(), self.name_scope(reference.node.name + "/"):
             snapshot = builder.out("Identity", [reference], None, "read")
         self._snapshots[snapshot] = output
         return snapshot

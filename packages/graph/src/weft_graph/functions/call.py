@@ -46,18 +46,18 @@ def _add_call(
     try:
         graph.functions.add(function)
         inputs = _arguments(function, args)
-        inputs += _captured(function, graph, inputs)
+        inputs += _import_captures(function, graph, inputs)
         function.check_call([value.dtype for value in inputs], function.output_types)
         _check_shapes(function, inputs)
     except errors.OpError as error:
         raise error.with_context(
             op=call_op(function),
-            node=builder.wanted_name(scope_name(function.name), name),
+            node=builder.requested_name(scope_name(function.name), name),
             line=builder.format_line(code, line),
         ) from error.__cause__
     with graph.control_dependencies(_call_controls(function, graph)):
         if must_be_inlined(function, graph):
-            return inlined(function, inputs, name)
+            return inline_call(function, inputs, name)
         return call_node(function, inputs, name)
 
 
@@ -127,7 +127,9 @@ def _check_shapes(function: FunctionDefinition, inputs: Sequence[Output]) -> Non
             )
 
 
-def _captured(function: FunctionDefinition, graph: Graph, inputs: Sequence[Output]) -> list[Output]:
+def _import_captures(
+    function: FunctionDefinition, graph: Graph, inputs: Sequence[Output]
+) -> list[Output]:
     """Return a function's captured values as seen from this graph."""
     count = len(function.inputs) - len(inputs)
     if not count:
@@ -136,7 +138,11 @@ def _captured(function: FunctionDefinition, graph: Graph, inputs: Sequence[Outpu
         captured = list(function.captured)
         ordered = any(scope.nodes for scope in graph.scopes.controls)
         captured = [_current_value(value, inputs, ordered) for value in captured]
-        return [graph.capture(value) for value in captured] if thread_stacks.tracing() else captured
+        return (
+            [graph.capture(value) for value in captured]
+            if thread_stacks.tracing_depth()
+            else captured
+        )
     for node in reversed(graph.nodes):
         if node.role is Role.CALL and node.attrs["f"].name == function.name:
             return list(node.inputs[-count:])
@@ -156,7 +162,7 @@ def _current_value(value: Output, inputs: Sequence[Output], ordered: bool) -> Ou
     if variable is None:
         return value
     earlier = reads.updates_inside(variable, current_context(value.graph))
-    late = reads.that_follow([source.node for source in inputs], earlier)
+    late = reads.filter_following([source.node for source in inputs], earlier)
     if not ordered and not late:
         return value
     with get_default_graph().control_dependencies(late):
@@ -201,7 +207,7 @@ def unsupported_call_reason(function: FunctionDefinition) -> str:
     for value in values:
         if not saved_values.is_single(value):
             return f"{value.node.name!r} ({value.node.type}) has one value per iteration"
-    outside = state.uses_outside(function.nodes, function.inputs)
+    outside = state.find_external_use(function.nodes, function.inputs)
     if outside is not None:
         return f"{outside.name!r} ({outside.type}) uses an argument of the function"
     for value in values:
@@ -210,7 +216,7 @@ def unsupported_call_reason(function: FunctionDefinition) -> str:
     return ""
 
 
-def inlined(
+def inline_call(
     function: FunctionDefinition, inputs: Sequence[Output], name: str | None = None
 ) -> tuple[Node, list[Output]]:
     """Inline the body of a call; return a node that finishes with it, and the results."""

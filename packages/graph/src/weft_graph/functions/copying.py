@@ -14,14 +14,14 @@ from weft_graph.ir import builder
 from weft_graph.ir.device_spec import parse
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Context, Node, Output
-from weft_graph.ir.step_graph import ordered
+from weft_graph.ir.step_graph import sort_nodes
 from weft_graph.ir.traits import Role
 
 Stand = Callable[[Node, Sequence[Output]], "Sequence[Output] | None"]
 """Function from a node and its copied inputs to replacements of its outputs; None to copy it."""
 
 
-class _Placed(Context):
+class _FixedContext(Context):
     """Stand-in for the open context that leaves the inputs of copies unchanged."""
 
     def admit(
@@ -96,7 +96,7 @@ class BodyCopy:
             return list(self._function.nodes)
         arguments = {output.node for output in self._function.inputs}
         input_set = set(self._function.inputs)
-        return ordered({node for node in graph.nodes if node not in arguments}, input_set)
+        return sort_nodes({node for node in graph.nodes if node not in arguments}, input_set)
 
     def _copy(self, node: Node) -> None:
         inputs = self._inputs(node)
@@ -106,7 +106,7 @@ class BodyCopy:
             if outputs is not None:
                 self.outputs.update(zip(node.outputs, outputs, strict=True))
                 return
-        with self._placing(node):
+        with self._enter_scopes(node):
             name = self._graph.unique_name(self._prefix + node.name)
             counterpart = self._graph.add_copy(node, name, inputs, self._attrs(node))
         if node.device:
@@ -126,7 +126,7 @@ class BodyCopy:
         return tuple([self.outputs.get(source, forward_value) for source in node.inputs])
 
     @contextmanager
-    def _placing(self, node: Node) -> Iterator[None]:
+    def _enter_scopes(self, node: Node) -> Iterator[None]:
         """Return a copy's scopes: the current ones if it is directly in the current context."""
         scopes = self._graph.scopes
         before = (
@@ -141,7 +141,7 @@ class BodyCopy:
         if "_class" in node.attrs:
             scopes.colocations = []
         if node.context is not self._target_context:
-            scopes.context, scopes.controls = _Placed(), []
+            scopes.context, scopes.controls = _FixedContext(), []
         try:
             yield
         finally:
@@ -165,10 +165,10 @@ class BodyCopy:
         if "source" in attrs and node.type.startswith("TensorArrayGrad"):
             attrs["source"] = self._prefix + attrs["source"]  # or gradients of gradients collide
         if "_class" in attrs:
-            attrs["_class"] = tuple([self._colocated(name) for name in node.colocation])
+            attrs["_class"] = tuple([self._colocation_class(name) for name in node.colocation])
         return attrs
 
-    def _colocated(self, name: str) -> str:
+    def _colocation_class(self, name: str) -> str:
         other = self._function.graph.find_node(name)
         if other is None:
             return f"loc:@{name}"
@@ -240,9 +240,9 @@ class BodyCopy:
             )
             for record in records
         ]
-        restore(self._graph, renamed, lambda place: self._copy_at(source.nodes[place]))
+        restore(self._graph, renamed, lambda place: self._find_copy(source.nodes[place]))
 
-    def _copy_at(self, node: Node) -> Node:
+    def _find_copy(self, node: Node) -> Node:
         counterpart = self.nodes.get(node)
         return self.outputs[node.outputs[0]].node if counterpart is None else counterpart
 

@@ -121,7 +121,7 @@ class PythonFunction:
         self._name = name or name_of(python_function)
         self._attrs = attrs
         self._relax = relax_shapes
-        self._signature = None if input_signature is None else _checked(input_signature)
+        self._signature = None if input_signature is None else _check_signature(input_signature)
         self._parameters = inspect.signature(python_function)
         self._makers: weakref.WeakSet[Graph] = weakref.WeakSet()
         self._bound: weakref.WeakKeyDictionary[Any, PythonFunction] = weakref.WeakKeyDictionary()
@@ -199,7 +199,7 @@ class PythonFunction:
         return structure, leaves, names
 
     def _leaf_name(self, path: Any, leaf: Any) -> str:
-        spec = leaf.spec if isinstance(leaf, _Fitted) else leaf
+        spec = leaf.spec if isinstance(leaf, _ConvertedArgument) else leaf
         if isinstance(spec, TensorSpec) and spec.name:
             return spec.name
         kind, first, *key_path = path
@@ -219,7 +219,7 @@ class PythonFunction:
                 f"{len(arguments)}"
             )
         fitted = [
-            self._fitted(expected, argument)
+            self._fit_argument(expected, argument)
             for expected, argument in zip(
                 self._signature, arguments[: len(self._signature)], strict=True
             )
@@ -232,7 +232,7 @@ class PythonFunction:
                 break
             bound.arguments[name] = value
 
-    def _fitted(self, signature: Any, value: Any) -> Any:
+    def _fit_argument(self, signature: Any, value: Any) -> Any:
         """Return an argument in the signature's structure, with its leaves converted to tensors."""
         try:
             leaves = nest.flatten_up_to(signature, value, check_types=False)
@@ -242,7 +242,7 @@ class PythonFunction:
             ) from cause
         specs = nest.flatten(signature)
         fitted = [
-            leaf if isinstance(leaf, TensorSpec) else _Fitted(spec, leaf, self._name)
+            leaf if isinstance(leaf, TensorSpec) else _ConvertedArgument(spec, leaf, self._name)
             for spec, leaf in zip(specs, leaves, strict=True)
         ]
         return nest.pack_sequence_as(signature, fitted)
@@ -261,7 +261,7 @@ class PythonFunction:
             if cached is not None and can_be_called_in(cached.function, graph):
                 return cached
             if self._relax and cached is None:
-                specs = list(self._relaxed(traces, key, specs))
+                specs = list(self._relax_specs(traces, key, specs))
                 wide = (key[0], tuple(map(_key_of, specs)))
                 cached = traces.get(wide)
                 if cached is not None and can_be_called_in(cached.function, graph):
@@ -271,7 +271,7 @@ class PythonFunction:
             traces[key] = built
             return built
 
-    def _relaxed(
+    def _relax_specs(
         self, traces: dict[Hashable, _Trace], key: Any, specs: Sequence[Any]
     ) -> Sequence[Any]:
         """Return specs that also match an earlier call that differs only in shapes."""
@@ -305,7 +305,7 @@ class PythonFunction:
 
         self._building.append((home, key))
         try:
-            with graph.functions.reserved(self._name) as name:
+            with graph.functions.reserve_name(self._name) as name:
                 new_function, package = trace(
                     self.python_function, arguments, name, graph, attrs=self._attrs
                 )
@@ -322,7 +322,7 @@ class PythonFunction:
         return _Trace(new_function, package, specs)
 
 
-class _Fitted:
+class _ConvertedArgument:
     """An argument to convert to the type that a signature declares."""
 
     __slots__ = ("owner", "spec", "value")
@@ -360,7 +360,7 @@ _COMPOSITES = (CompositeTensor, TensorArray)
 
 def _to_argument(leaf: Any) -> Any:
     """Return a leaf, converted to a tensor if it is tensor-like."""
-    if isinstance(leaf, _Fitted):
+    if isinstance(leaf, _ConvertedArgument):
         return _SignatureTensor(leaf.tensor(), leaf.spec)
     if isinstance(leaf, Output):
         return builder.convert_to_tensor(leaf)
@@ -385,7 +385,7 @@ def _spec_of(leaf: Any) -> Any:
     """Return an ArgumentSpec for a tensor-like value, and any other value unchanged."""
     if isinstance(leaf, _SignatureTensor):
         leaf = leaf.spec
-    if isinstance(leaf, _Fitted):
+    if isinstance(leaf, _ConvertedArgument):
         leaf = leaf.spec
     if isinstance(leaf, TensorSpec):
         return ArgumentSpec([(leaf.dtype.base_dtype, leaf._dims)])
@@ -441,15 +441,15 @@ def _common_specs(specs: Sequence[Any], other_specs: Sequence[Any]) -> list[Any]
 
 
 def _graph_of(leaves: Sequence[Any]) -> Graph:
-    if not thread_stacks.tracing():
+    if not thread_stacks.tracing_depth():
         for leaf in leaves:
-            inner = leaf.value if isinstance(leaf, _Fitted) else leaf
+            inner = leaf.value if isinstance(leaf, _ConvertedArgument) else leaf
             if isinstance(inner, (Output, CompositeTensor)):
                 return inner.graph
     return get_default_graph()
 
 
-def _checked(signature: Sequence[Any]) -> list[Any]:
+def _check_signature(signature: Sequence[Any]) -> list[Any]:
     if not isinstance(signature, list | tuple):
         raise errors.InvalidTypeError(
             f"input_signature must be a list or a tuple, got {signature!r}"

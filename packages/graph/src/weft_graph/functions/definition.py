@@ -12,7 +12,7 @@ from weft_graph.functions.body import FunctionGraph
 from weft_graph.ir.forms import to_message
 from weft_graph.ir.func_attr import NameAttrs
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.step_graph import ordered, reachable
+from weft_graph.ir.step_graph import reachable, sort_nodes
 from weft_graph.ir.traits import Role
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
@@ -127,7 +127,7 @@ class FunctionDefinition:
         roots = [output.node for output in self.outputs]
         members = reachable([*roots, *self.effects], set(self.inputs))
         arguments = {output.node for output in self.inputs}
-        return tuple(ordered(members - arguments, set(self.inputs)))
+        return tuple(sort_nodes(members - arguments, set(self.inputs)))
 
     @cached_property
     def stateful(self) -> bool:
@@ -161,7 +161,7 @@ class FunctionDefinition:
         self, changed_inputs: dict[FunctionDefinition, frozenset[int]]
     ) -> frozenset[int]:
         """Return `updates`, using what is already known about the functions that it calls."""
-        places = {output: i for i, output in enumerate(self.inputs)}
+        positions = {output: i for i, output in enumerate(self.inputs)}
         updates: set[int] = set()
         for node in self.nodes:
             if state.has_effect(node):
@@ -170,7 +170,7 @@ class FunctionDefinition:
                 if function is not None:
                     inner = changed_inputs.get(function, frozenset())
                     changed = [state.origin(node.inputs[i]) for i in inner]
-                updates.update(places[source] for source in changed if source in places)
+                updates.update(positions[source] for source in changed if source in positions)
         return frozenset(updates)
 
     @cached_property
@@ -212,13 +212,13 @@ class FunctionDefinition:
         """Return the functions that it calls, directly or indirectly; itself only if recursive."""
         if self.gradient_name in self._callees:
             return self._callees[self.gradient_name]
-        by_name, missing = self._reached()
+        by_name, missing = self._collect_reachable()
         result = list(by_name.values())
         if not missing:  # what is only declared may turn out to call more
             self._callees[self.gradient_name] = result
         return result
 
-    def _reached(self) -> tuple[dict[str, Self], set[str]]:
+    def _collect_reachable(self) -> tuple[dict[str, Self], set[str]]:
         """Return the functions reachable through calls by name, and the names only declared.
 
         The closure of a callee is reused; walking it again would be quadratic in the depth.
@@ -249,7 +249,7 @@ class FunctionDefinition:
         """True if it calls itself, directly or indirectly."""
         if self._recursive is not None:
             return self._recursive
-        by_name, missing = self._reached()
+        by_name, missing = self._collect_reachable()
         recursive = self.name in by_name or self.name in missing
         if recursive or not missing:
             self._recursive = recursive

@@ -225,7 +225,7 @@ class DefinedFunction:
                 self._building = False
         return self._made
 
-    def _checked_func(self, *args: Any) -> Any:
+    def _check_func(self, *args: Any) -> Any:
         result = self._func(*args)
         several = isinstance(result, list | tuple)
         if several and any(value is None for value in result):
@@ -239,7 +239,7 @@ class DefinedFunction:
         library = graph.functions
         if self._func_name is not None:
             return self._build_as(self._func_name, graph)
-        with library.reserved(name_of(self._func)) as name:
+        with library.reserve_name(name_of(self._func)) as name:
             return self._build_as(name, graph)
 
     def _build_as(self, name: str, graph: Graph) -> Function:
@@ -251,7 +251,7 @@ class DefinedFunction:
 
         own_gradient = self._grad_func is not None or self.python_grad_func is not None
         definition, _ = trace(
-            self._checked_func,
+            self._check_func,
             arguments,
             name,
             graph,

@@ -42,7 +42,7 @@ def order_effects(graph: Graph) -> None:
     last: dict[Hashable, Node] = {}
     reads: dict[Hashable, list[Node]] = {}
     for node in list(graph.nodes):
-        changed, read = _touched(node)
+        changed, read = _accessed_resources(node)
         controls: dict[Node, None] = {}
         for key in read:
             if key in last:
@@ -60,7 +60,7 @@ def order_effects(graph: Graph) -> None:
             ends.serialize(node)
 
 
-def _touched(node: Node) -> tuple[list[Hashable], list[Hashable]]:
+def _accessed_resources(node: Node) -> tuple[list[Hashable], list[Hashable]]:
     """Return the resources that a node changes, and those that it only reads."""
     if state.only_reads(node):
         return [], list(state.resources(node)) or [_WORLD]
@@ -88,7 +88,7 @@ class _Ends:
         context = home_of(node)
         controls = []
         for other in predecessors:
-            level = _common(home_of(other), context)
+            level = _common_context(home_of(other), context)
             end = self.at(other, level)
             controls.append(
                 end if context is None or context is level else context.capture_control(end)
@@ -128,7 +128,7 @@ class _Ends:
         if node in self._serial:
             return
         self._serial.add(node)
-        self._wait(_beginning(node), [loop.merges[0]])
+        self._wait(_start_node(node), [loop.merges[0]])
         self._wait(loop.next_values[0], [node])
         if _is_in_condition(node, loop):
             self._wait(loop.exits[0], [node])
@@ -138,7 +138,7 @@ class _Ends:
         self._graph.set_control_inputs(node, controls, reason="order of effects")
 
 
-def _beginning(node: Node) -> Node:
+def _start_node(node: Node) -> Node:
     """Return the node to delay instead of a node: for an Exit its loop's Enter."""
     inner = node.context
     if node.role is not Role.EXIT or not isinstance(inner, WhileContext):
@@ -146,7 +146,7 @@ def _beginning(node: Node) -> Node:
     return inner.merges[0].inputs[0].node
 
 
-def _common(
+def _common_context(
     a: ControlFlowContext | None, b: ControlFlowContext | None
 ) -> ControlFlowContext | None:
     """Return the innermost context that contains both contexts."""

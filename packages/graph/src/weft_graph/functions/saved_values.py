@@ -33,44 +33,44 @@ def is_single(value: Output) -> bool:
     return context is None or context.loop is None
 
 
-def brought_out(value: Output) -> Output:
+def export_value(value: Output) -> Output:
     """Return a single value of a body, or an arbitrary value if its branch does not run."""
     context = context_of(value)
     while context is not None:
         assert isinstance(context, CondContext)
-        value = _merged(context, value)
+        value = _merge_with_default(context, value)
         context = context.outer
     return value
 
 
-def _merged(branch: CondContext, value: Output) -> Output:
+def _merge_with_default(branch: CondContext, value: Output) -> Output:
     sides: list[Output] = []
     for side in branch.conditional.branches:
         with side.open():
-            mine = value if side is branch else constant_of(_any_value(value.dtype))
+            mine = value if side is branch else constant_of(_default_value(value.dtype))
             sides.append(identity.identity(mine))
             side.results = (*side.results, sides[-1])
     with branch.outside():
         return primitives.merge(sides, name="saved").output
 
 
-def _any_value(dtype: DType) -> Any:
+def _default_value(dtype: DType) -> Any:
     return to_array(b"" if dtype is dtypes.string else 0, dtype)
 
 
-def places_of(outputs: Iterable[Output]) -> dict[Output, int]:
+def output_positions(outputs: Iterable[Output]) -> dict[Output, int]:
     """Return a mapping from values of a body to the outputs that return them."""
-    places: dict[Output, int] = {}
+    positions: dict[Output, int] = {}
     for index, output in enumerate(outputs):
         stack = [output]
         while stack:
             current = stack.pop()
-            if current in places:
+            if current in positions:
                 continue
-            places[current] = index
+            positions[current] = index
             node = current.node
             if node.role is Role.MERGE and current.index == 0:
                 stack.extend(node.inputs)
             elif node.traits.identity and not node.inputs[0].dtype.is_ref:
                 stack.append(node.inputs[0])
-    return places
+    return positions

@@ -118,7 +118,7 @@ def resources(node: Node) -> list[Output]:
     return [origin(source) for source in node.inputs if is_handle(source)]
 
 
-def uses_outside(nodes: Iterable[Node], inputs: Iterable[Output]) -> Node | None:
+def find_external_use(nodes: Iterable[Node], inputs: Iterable[Output]) -> Node | None:
     """Return a node that uses a TensorArray or stack from an argument, or None."""
     input_set = set(inputs)
     for node in nodes:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft_graph.control_flow.context import context_of
-from weft_graph.control_flow.structure import like
+from weft_graph.control_flow.structure import rebuild_leaf
 from weft_graph.control_flow.tensor_array import TensorArray
 from weft_graph.functions import saved_values
 from weft_graph.functions.body import FunctionGraph
@@ -41,7 +41,7 @@ def parts_of(leaf: Any) -> list[Output]:
 def rebuilt(leaf: Any, parts: Sequence[Output]) -> Any:
     """Return a leaf like `leaf` with other outputs."""
     if not isinstance(leaf, TensorArray):
-        return like(leaf, parts)
+        return rebuild_leaf(leaf, parts)
     array = TensorArray(leaf.dtype, handle=parts[0], flow=parts[1], infer_shape=False)
     array._shared.dims = leaf._shared.dims
     array._dynamic_size = leaf._dynamic_size
@@ -124,9 +124,9 @@ def save_state(function: Function) -> None:
     graph = function.graph
     graph._finalized = False
     with thread_stacks.building_body(graph):
-        saved_places = saved_values.places_of(function.outputs)
+        saved_places = saved_values.output_positions(function.outputs)
         more = [
-            saved_values.brought_out(value)
+            saved_values.export_value(value)
             for value in saved_values.values_from_state(function.nodes)
             if value not in saved_places
         ]

@@ -28,7 +28,7 @@ from weft_graph.ir.indexed_slices import (
     SparseTensorValue,
 )
 from weft_graph.ir.node import Output
-from weft_graph.ops.control_flow import common_dims
+from weft_graph.ops.control_flow import broader_dims
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, TensorShape, as_dims, compatible_dims, format_dims
@@ -86,7 +86,7 @@ class TypeSpec:
                 f"No TypeSpec is compatible with both {self!r} and {other!r}"
             )
         return self._replace_fields(
-            tuple([_joined(a, b) for a, b in zip(mine, other._details(), strict=True)])
+            tuple([_join_specs(a, b) for a, b in zip(mine, other._details(), strict=True)])
         )
 
     def __eq__(self, other: object) -> bool:
@@ -134,13 +134,13 @@ def _joins(a: Any, b: Any) -> bool:
     return isinstance(a, TensorShape) or bool(a == b)
 
 
-def _joined(a: Any, b: Any) -> Any:
+def _join_specs(a: Any, b: Any) -> Any:
     if isinstance(a, TensorShape):
-        return TensorShape(common_dims(as_dims(a), as_dims(b)))
+        return TensorShape(broader_dims(as_dims(a), as_dims(b)))
     if isinstance(a, TypeSpec):
         return a.most_specific_compatible_type(b)
     if nest.is_sequence(a):
-        return nest.map_structure(_joined, a, b)
+        return nest.map_structure(_join_specs, a, b)
     return a
 
 

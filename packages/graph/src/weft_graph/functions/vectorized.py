@@ -30,7 +30,7 @@ def vectorized_map(
     the rows of the others.
 
     Args:
-      fn: function of a row of `elems`, in its structure; it is traced once, as by `function`.
+      fn: function of a row of `elems`, in its structure; it is trace_row once, as by `function`.
       elems: tensors of shape (N, ...), or (1, ...) to broadcast one row, in any structure.
       fallback_to_while_loop: no effect: the result is a loop with several concurrent iterations.
       warn: no effect.
@@ -56,20 +56,20 @@ def vectorized_map(
         count = _rows(tensors)
         types: list[Any] = []
 
-        def traced(row: Any) -> Any:
+        def trace_row(row: Any) -> Any:
             results = nest.map_structure(convert_to_tensor, fn(row))
             types.append(nest.map_structure(lambda output: output.dtype.base_dtype, results))
             return results
 
-        call = function(traced)
+        call = function(trace_row)
         specs = [TensorSpec(None if t.dims is None else t.dims[1:], t.dtype) for t in tensors]
         call.get_concrete_function(nest.pack_sequence_as(converted, specs))
 
-        def of_row(i: Output) -> Any:
+        def call_on_row(i: Output) -> Any:
             rows = [t[0] if t.dims is not None and t.dims[0] == 1 else t[i] for t in tensors]
             return call(nest.pack_sequence_as(converted, rows))
 
-        return map_fn(of_row, sequence.range(count), dtype=types[0])
+        return map_fn(call_on_row, sequence.range(count), dtype=types[0])
 
 
 def _rows(tensors: list[Output]) -> Any:

@@ -18,7 +18,7 @@ from typing import Any, cast
 import numpy as np
 
 from weft_graph.ir import lossy, thread_stacks
-from weft_graph.ir.composite import Applied, AppliesOps, HandOver
+from weft_graph.ir.composite import AppliesOps, DispatchedResult, HandOver
 from weft_graph.ir.constants import to_array
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph
@@ -28,7 +28,7 @@ from weft_graph.ir.op_signature import REQUIRED, ArgDef, AttrDef, OpDef
 from weft_graph.ir.scopes import check_scope_name
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
-from weft_tensor.nesting import shown, too_deep
+from weft_tensor.nesting import format_value, too_deep_error
 
 _WEFT_PACKAGES = frozenset(
     f"weft{suffix}"
@@ -72,27 +72,27 @@ def create(
     naming = _Naming(op, name)
     try:
         attr_values = dict(attrs) if attrs else {}
-        if thread_stacks.tracing():
+        if thread_stacks.tracing_depth():
             inputs = get_default_graph().capture_inputs(op_def, inputs)
         values, all_attrs = _resolve_inputs(op_def, inputs, attr_values, naming)
         graph = values[0].graph if values else get_default_graph()
         for value in values:
             if value.node.graph is not graph:
-                raise _mixed(values[0], value)
+                raise _mixed_graphs_error(values[0], value)
         _fill_attrs(op_def, all_attrs)
         types = argument_types(op_def.outputs, all_attrs)
         rule = op_def.shape_rule
         shapes = None if rule is None else rule(NodeSpec(values, all_attrs))
     except errors.OpError as error:
         raise error.with_context(
-            op=op, node=wanted_name(op, name), line=format_line(code, line)
+            op=op, node=requested_name(op, name), line=format_line(code, line)
         ) from error.__cause__
     except HandOver as applied:
         taker = applied.value
     else:
         full_name = naming.full or _node_name(graph, op, name)
         return graph.add_node(op_def, full_name, values, all_attrs, types, shapes, code, line)
-    return _handed_over(taker, op_def, inputs, attrs, name)
+    return _dispatch_to_input(taker, op_def, inputs, attrs, name)
 
 
 def out(
@@ -105,7 +105,7 @@ def out(
     return create(op, inputs, attrs, name).outputs[0]
 
 
-def _handed_over(
+def _dispatch_to_input(
     value: AppliesOps,
     op_def: OpDef,
     inputs: Sequence[Any],
@@ -116,9 +116,9 @@ def _handed_over(
     try:
         results = value.apply_op(op_def, inputs, dict(attrs or {}), name)
     except errors.OpError as error:
-        node, line = wanted_name(op_def.name, name), format_line(*user_line())
+        node, line = requested_name(op_def.name, name), format_line(*user_line())
         raise error.with_context(op=op_def.name, node=node, line=line) from error.__cause__
-    return cast(Node, Applied(results))
+    return cast(Node, DispatchedResult(results))
 
 
 def _node_name(graph: Graph, op: str, name: str | bytes | None) -> str:
@@ -128,7 +128,7 @@ def _node_name(graph: Graph, op: str, name: str | bytes | None) -> str:
         with suppress(UnicodeDecodeError):
             name = name.decode()
     if not isinstance(name, str):
-        raise errors.InvalidTypeError(f"a name must be text, got {shown(name)}")
+        raise errors.InvalidTypeError(f"a name must be text, got {format_value(name)}")
     if name[-1] == "/":
         return graph.exact_name(name[:-1])
     if not (name.isidentifier() and name.isascii() and name[0] != "_"):
@@ -167,12 +167,12 @@ class _Naming:
         return leave
 
 
-def wanted_name(op: str, name: str | None) -> str:
+def requested_name(op: str, name: str | None) -> str:
     """Return the requested name of a new node, before it is made unique."""
     return (get_default_graph().scopes.name_prefix + (name or op)).rstrip("/")
 
 
-def _mixed(a: Output, b: Output) -> errors.InvalidArgumentError:
+def _mixed_graphs_error(a: Output, b: Output) -> errors.InvalidArgumentError:
     for value in (a, b):
         function = getattr(value.graph, "name", None)
         if function is not None:
@@ -189,11 +189,11 @@ def _mixed(a: Output, b: Output) -> errors.InvalidArgumentError:
 
 
 _one_line: dict[int, tuple[CodeType | None, int]] = {}
-"""The source line of all nodes that a thread creates inside `one_user_line`."""
+"""The source line of all nodes that a thread creates inside `cache_user_line`."""
 
 
 @contextmanager
-def one_user_line() -> Iterator[None]:
+def cache_user_line() -> Iterator[None]:
     """Look up the user's line once and use it for all nodes created inside."""
     thread = threading.get_ident()
     before = _one_line.get(thread)
@@ -269,7 +269,7 @@ def _resolve_inputs(
             values[i] = value = converted
         _check_type(op_def, arg, value, attrs)
     if pending is not None:
-        _raise_hand_over([values[i] for i in pending])
+        _raise_if_dispatched([values[i] for i in pending])
         leave = naming.enter(values)
         try:
             for i in pending:
@@ -279,7 +279,7 @@ def _resolve_inputs(
     return tuple(values), attrs
 
 
-def _raise_hand_over(values: Sequence[Any]) -> None:
+def _raise_if_dispatched(values: Sequence[Any]) -> None:
     """Raise HandOver if one of the values implements ops itself."""
     for value in values:
         if isinstance(value, AppliesOps):
@@ -374,7 +374,7 @@ def _resolve_lists(
     flat = [member for members in groups for member in members]
     plain = all([type(member) is Output for member in flat])
     if not plain:
-        _raise_hand_over(flat)
+        _raise_if_dispatched(flat)
     leave = None if plain else naming.enter(flat)
     try:
         for arg, members in zip(op_def.inputs, groups, strict=True):
@@ -513,7 +513,7 @@ def convert_to_tensor(
     element_type = None if dtype is None else dtypes.as_dtype(dtype).base_dtype
     output = output_of(value)
     if output is not None:
-        if thread_stacks.tracing():
+        if thread_stacks.tracing_depth():
             output = get_default_graph().capture(output)
         if element_type is not None and output.dtype.base_dtype is not element_type:
             raise errors.InvalidTypeError(f"requires {element_type.name}, got {output!r}")
@@ -541,7 +541,7 @@ def _holds_outputs(value: Any) -> bool:
         try:
             return any(_holds_outputs(item) for item in value)
         except RecursionError:
-            raise too_deep(value) from None
+            raise too_deep_error(value) from None
     return isinstance(value, Output) or hasattr(value, "_as_output")
 
 
@@ -556,7 +556,7 @@ def _stack_list(values: Sequence[Any], dtype: DType | None, name: str | None) ->
                     break
         return out("Pack", [[_member(v, dtype, cast) for v in values]], {"axis": 0}, name)
     except RecursionError:
-        raise too_deep(values) from None
+        raise too_deep_error(values) from None
 
 
 def _member(value: Any, dtype: DType | None, cast: bool) -> Output:
@@ -601,11 +601,11 @@ def constant(
     """
     element_type = None if dtype is None else dtypes.as_dtype(dtype).base_dtype
 
-    def lost(change: str) -> None:
+    def report_loss(change: str) -> None:
         if element_type is not None:
             lossy.say("a constant", element_type, change, format_line(*user_line()))
 
-    array = to_array(value, element_type, shape, verify_shape, lost)
+    array = to_array(value, element_type, shape, verify_shape, report_loss)
     return constant_of(array, element_type, name)
 
 

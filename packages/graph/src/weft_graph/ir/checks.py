@@ -12,7 +12,7 @@ from weft_graph.ir.op_def import NodeSpec
 from weft_graph.ir.op_signature import ArgDef, OpDef
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
-from weft_tensor.nesting import shown
+from weft_tensor.nesting import format_value
 from weft_tensor.shape import Dims
 
 _INTERNAL_NAME: Final = re.compile(r"_[A-Za-z0-9_.\\/>-]*")
@@ -115,11 +115,13 @@ def check_attrs(op_def: OpDef, attrs: dict[str, Any], internal: bool = False) ->
             )
         if attr is not None and attr.type.endswith(("type", "type)")):
             _check_types(name, value if isinstance(value, tuple) else (value,))
-        checked[name] = _checked_own(name, value, internal) if attr is None else attr.check(value)
+        checked[name] = (
+            _check_undeclared(name, value, internal) if attr is None else attr.check(value)
+        )
     return checked
 
 
-def _checked_own(name: str, value: Any, internal: bool) -> Any:
+def _check_undeclared(name: str, value: Any, internal: bool) -> Any:
     """Return the canonical form of an attribute that is not declared.
 
     Untrusted graphs may have any value under unused names.
@@ -128,10 +130,10 @@ def _checked_own(name: str, value: Any, internal: bool) -> Any:
         raise errors.InvalidArgumentError(f"the attribute {name} is reserved for planning")
     if name == "_class" and isinstance(value, str | bytes):
         value = (value,)
-    required = _OWN.get(name)
+    required = _UNDECLARED_ATTRS.get(name)
     if required is not None and not required[1](value):
         raise errors.InvalidArgumentError(
-            f"attribute {name} must be {required[0]}, got {shown(value)}"
+            f"attribute {name} must be {required[0]}, got {format_value(value)}"
         )
     return value
 
@@ -155,7 +157,7 @@ def _are(value: Any, has_type: Callable[[Any], bool]) -> bool:
 
 _PLANNED: Final = frozenset({"_depth", "_guard", "_origins", "_reads_only", "_used"})
 
-_OWN: Final[dict[str, tuple[str, Callable[[Any], bool]]]] = {
+_UNDECLARED_ATTRS: Final[dict[str, tuple[str, Callable[[Any], bool]]]] = {
     "_class": ("a list of names", lambda value: _are(value, _is_text)),
     "_depth": ("an integer of at least 0", _is_count),
     "_gradient_op_type": ("a name", _is_text),

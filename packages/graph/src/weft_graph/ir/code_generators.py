@@ -18,7 +18,7 @@ from weft_tensor.dtypes import DType
 
 Shape = tuple[int, ...]
 
-FEW: Final = 16
+MAX_SMALL_ELEMENTS: Final = 16
 """Largest number of elements of a vector of sizes or axes."""
 
 
@@ -37,7 +37,7 @@ def _is_data(source: Output) -> bool:
     dims = source.dims
     if dims is None or source.dtype in (dtypes.resource, dtypes.variant):
         return False
-    is_large = len(dims) > 1 or any(size is None or size > FEW for size in dims)
+    is_large = len(dims) > 1 or any(size is None or size > MAX_SMALL_ELEMENTS for size in dims)
     return is_large or source.dtype.is_floating
 
 
@@ -46,7 +46,7 @@ def is_size(output: Output) -> bool:
     dims = output.dims
     if output.dtype not in (dtypes.int32, dtypes.int64):
         return False
-    return dims is None or not dims or (len(dims) == 1 and (dims[0] or 0) <= FEW)
+    return dims is None or not dims or (len(dims) == 1 and (dims[0] or 0) <= MAX_SMALL_ELEMENTS)
 
 
 class NotGenerated(Exception):  # noqa: N818 - it is no error of a program

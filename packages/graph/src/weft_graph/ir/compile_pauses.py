@@ -34,7 +34,7 @@ def may_pause() -> None:
 
 
 @contextmanager
-def pausing(pause: Callable[[], None]) -> Iterator[None]:
+def pause_with(pause: Callable[[], None]) -> Iterator[None]:
     """Set the function that this thread's compilation calls at each point where it may pause."""
     _thread.pause = pause
     try:

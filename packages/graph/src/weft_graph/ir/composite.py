@@ -109,7 +109,7 @@ class AppliesOps:
         raise NotImplementedError
 
 
-class Applied:
+class DispatchedResult:
     """The result of `create` if an input applied the op instead of creating a node.
 
     Attributes:

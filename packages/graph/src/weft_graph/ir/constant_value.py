@@ -27,8 +27,8 @@ MAX_NODES = 4096
 _cache: WeakKeyDictionary[Output, Array | None] = WeakKeyDictionary()
 
 
-class _Known:
-    """Static values found by one query, or by all while `remembered_values` is open.
+class _StaticValues:
+    """Static values found by one query, or by all while `cache_values` is open.
 
     Attributes:
       values: the known values by output.
@@ -41,31 +41,31 @@ class _Known:
         self.refinements = refinements.count
 
 
-class _Remembered(local):
-    """Cache of static values in this thread; None if no `remembered_values` is open."""
+class _ThreadCache(local):
+    """Cache of static values in this thread; None if no `cache_values` is open."""
 
-    known: _Known | None = None
+    known: _StaticValues | None = None
 
-    def current(self) -> _Known:
+    def current(self) -> _StaticValues:
         """Return the cache of a query, which the query extends."""
         if self.known is None:
-            return _Known()
+            return _StaticValues()
         if self.known.refinements != refinements.count:
-            self.known = _Known()
+            self.known = _StaticValues()
         return self.known
 
 
-_remembered = _Remembered()
+_remembered = _ThreadCache()
 
 
 @contextmanager
-def remembered_values() -> Iterator[None]:
+def cache_values() -> Iterator[None]:
     """Cache static values inside the block, in which the graph only grows.
 
     Without the cache, each query with an unknown size walks through the whole computation of a
     shape. Refining a shape clears the cache.
     """
-    before, _remembered.known = _remembered.known, _Known()
+    before, _remembered.known = _remembered.known, _StaticValues()
     try:
         yield
     finally:
@@ -168,7 +168,7 @@ def _walk(root: Output) -> Array | None:
             stack.pop()
             continue
         rule = top.node.op_def.value_rule
-        required = _needed(top, rule)
+        required = _required_inputs(top, rule)
         missing = [source for source in required if source not in static]
         if missing and not _is_hopeless(top):
             budget -= 1
@@ -193,7 +193,7 @@ def _walk(root: Output) -> Array | None:
     return static[root]
 
 
-def _needed(output: Output, rule: ValueRule | None) -> Sequence[Output]:
+def _required_inputs(output: Output, rule: ValueRule | None) -> Sequence[Output]:
     if rule is None:
         return ()
     inputs = output.node.inputs

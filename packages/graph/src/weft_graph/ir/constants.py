@@ -9,7 +9,7 @@ import numpy as np
 
 from weft_tensor import errors, values
 from weft_tensor.dtypes import DType
-from weft_tensor.memory import copied, new_array
+from weft_tensor.memory import copy_array, new_array
 from weft_tensor.shape import as_dims
 
 
@@ -32,7 +32,7 @@ def to_array(
     strict = isinstance(value, _PLAIN) and not isinstance(value, np.generic)
     array = np.asarray(values.to_array(value, dtype, None if strict else lost))
     if not (isinstance(value, _WITHOUT_MEMORY) or _is_converted(array, value)):
-        array = copied(array)
+        array = copy_array(array)
     if shape is None:
         return array
     dims = [size or 0 for size in as_dims(shape) or ()]

@@ -72,11 +72,11 @@ def free(sizes: Sizes) -> Cost:
     return Cost(0.0, 0.0)
 
 
-def once(sizes: Sizes) -> Cost:
+def memory_cost(sizes: Sizes) -> Cost:
     """Return the cost of reading all inputs and writing all outputs once, without arithmetic."""
     return Cost(0.0, float(sizes.all_bytes))
 
 
-def one_for_each(sizes: Sizes) -> Cost:
-    """Return the cost of `once` plus one operation for each element of the output."""
+def elementwise_cost(sizes: Sizes) -> Cost:
+    """Return the cost of `memory_cost` plus one operation for each element of the output."""
     return Cost(float(sizes.elements_out), float(sizes.all_bytes))

@@ -18,7 +18,7 @@ from weft_tensor import errors
 
 R = TypeVar("R")
 
-MOST_THREADS = 400
+MAX_THREADS = 400
 """Largest number of nested threads; more count as an infinite recursion."""
 
 
@@ -51,9 +51,9 @@ def deeper(function: Callable[..., R], *arguments: Any) -> R:
     if not is_half_full():
         return function(*arguments)
     waiting = _depth.threads + 1
-    if waiting > MOST_THREADS:
+    if waiting > MAX_THREADS:
         raise errors.ResourceExhaustedError(
-            f"functions are nested deeper than {MOST_THREADS} threads allow: check that the "
+            f"functions are nested deeper than {MAX_THREADS} threads allow: check that the "
             "recursion ends"
         )
     context, mine = copy_context(), thread_stacks.of_thread.__dict__
@@ -63,10 +63,10 @@ def deeper(function: Callable[..., R], *arguments: Any) -> R:
         thread_stacks.of_thread.__dict__.update(mine)
         return context.run(function, *arguments)
 
-    return on_new_thread(go_on)
+    return run_on_new_thread(go_on)
 
 
-def on_new_thread(
+def run_on_new_thread(
     function: Callable[[], R], interrupted: Callable[[bool], None] = lambda _: None
 ) -> R:
     """Run a function on a new thread, and wait for it even if interrupted.

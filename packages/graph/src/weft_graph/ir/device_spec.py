@@ -176,11 +176,11 @@ def parse(text: str) -> DeviceParts:
             put("device_index", _index(text, fields[2]) if len(fields) == 3 else None)
         elif key.isalpha() and key not in ("job", "replica", "task", "device"):
             if len(fields) > 2:
-                raise _malformed(text, part)
+                raise _malformed_name_error(text, part)
             put("device_type", key.upper())
             put("device_index", _index(text, fields[1]) if len(fields) == 2 else None)
         else:
-            raise _malformed(text, part)
+            raise _malformed_name_error(text, part)
     return DeviceParts(**values)  # type: ignore[arg-type]
 
 
@@ -188,7 +188,7 @@ def _is_type(field: str) -> bool:
     return field.replace("_", "").isalnum()
 
 
-def _malformed(text: str, part: str) -> errors.InvalidArgumentError:
+def _malformed_name_error(text: str, part: str) -> errors.InvalidArgumentError:
     return errors.InvalidArgumentError(
         f"device name {text!r}: {part!r} is not one of job:NAME, replica:N, task:N, device:TYPE:N, "
         "cpu:N, gpu:N"

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def paused_gc() -> Iterator[None]:
+def pause_gc() -> Iterator[None]:
     """Pause the collector inside the block.
 
     It would run after every few hundred new objects and traverse those of the graph each time. For

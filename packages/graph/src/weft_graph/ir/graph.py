@@ -26,7 +26,7 @@ from weft_graph.ir.origins import Origins
 from weft_graph.ir.scopes import BuildScopes, ControlScope, check_inputs, check_scope_name
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
-from weft_tensor.nesting import shown
+from weft_tensor.nesting import format_value
 from weft_tensor.shape import Dims
 
 DeviceRequest = str | DeviceSpec | Callable[[Node], Any] | None
@@ -299,7 +299,7 @@ class Graph(Edits):
         _check_string(name)
         node = self._by_name.get(name)
         if node is None:
-            raise errors.UnknownNameError(self._missing_node(name))
+            raise errors.UnknownNameError(self._missing_node_message(name))
         return node
 
     def find_node(self, name: str) -> Node | None:
@@ -353,8 +353,8 @@ class Graph(Edits):
                 w for w, ok in (("tensor", allow_tensor), ("operation", allow_operation)) if ok
             ]
             raise errors.InvalidTypeError(
-                f"{shown(obj)} of type {type(obj).__name__} is not a {' or '.join(accepted)} of a "
-                "graph"
+                f"{format_value(obj)} of type {type(obj).__name__} is not a "
+                f"{' or '.join(accepted)} of a graph"
             )
         if element.graph is not self:
             raise errors.InvalidArgumentError(f"{element!r} belongs to a different graph")
@@ -367,7 +367,7 @@ class Graph(Edits):
             return self.get_tensor_by_name(name)
         return self.get_operation_by_name(name)
 
-    def _missing_node(self, name: str) -> str:
+    def _missing_node_message(self, name: str) -> str:
         import difflib
 
         near = difflib.get_close_matches(name, self._by_name, n=3)

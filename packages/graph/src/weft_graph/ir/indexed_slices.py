@@ -200,9 +200,9 @@ class SparseTensor(CompositeTensor):
         self._indices = convert_to_tensor(indices, dtypes.int64, "indices")
         self._values = convert_to_tensor(values, name="values")
         self._dense_shape = convert_to_tensor(dense_shape, dtypes.int64, "dense_shape")
-        rows, rank = _ranked(self._indices, 2, "indices")
-        (count,) = _ranked(self._values, 1, "values")
-        (length,) = _ranked(self._dense_shape, 1, "dense_shape")
+        rows, rank = _check_rank(self._indices, 2, "indices")
+        (count,) = _check_rank(self._values, 1, "values")
+        (length,) = _check_rank(self._dense_shape, 1, "dense_shape")
         if not compatible_dims((rows, rank), (count, length)):
             raise errors.InvalidArgumentError(
                 "a SparseTensor requires indices [n,rank], values [n] and dense_shape [rank], got "
@@ -317,7 +317,7 @@ class SparseTensor(CompositeTensor):
         )
 
 
-def _ranked(value: Output, rank: int, label: str) -> tuple[int | None, ...]:
+def _check_rank(value: Output, rank: int, label: str) -> tuple[int | None, ...]:
     if value.dims is None:
         return (None,) * rank
     if len(value.dims) != rank:

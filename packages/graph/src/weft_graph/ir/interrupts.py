@@ -19,7 +19,7 @@ _held = False  # whether the main thread, the only one in which handlers run, ho
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
+def defer_interrupts() -> Iterator[None]:
     """Defer Ctrl-C until the end of the block, which may run in any thread.
 
     It costs 8 us in the main thread.
@@ -46,7 +46,7 @@ def uninterrupted() -> Iterator[None]:
             before(*signals[0])
 
 
-def taken(queue: SimpleQueue[T], seconds: float | None = None) -> T:
+def take_item(queue: SimpleQueue[T], seconds: float | None = None) -> T:
     """Return the next item of a queue, with an optional timeout.
 
     Python checks for signals before and after it waits for a lock. A signal that arrives just after

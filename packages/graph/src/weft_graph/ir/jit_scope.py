@@ -54,18 +54,18 @@ def jit_scope(
     if separate_compiled_gradients:
         attrs[_SEPARATE] = True
     if callable(compile_ops):
-        attrs[COMPILED] = _asking(compile_ops)
+        attrs[COMPILED] = _make_predicate(compile_ops)
     with get_default_graph().scopes.with_attrs(attrs):
         yield
 
 
-def _asking(compile_ops: Callable[[Any], bool]) -> Callable[[Node], bool]:
+def _make_predicate(compile_ops: Callable[[Any], bool]) -> Callable[[Node], bool]:
     def is_compiled(node: Node) -> bool:
         return bool(compile_ops(node.node_def))
 
     return is_compiled
 
 
-def marks_of(node: Node) -> dict[str, Any]:
+def compile_hints(node: Node) -> dict[str, Any]:
     """Return the compilation hints of a node, for nodes derived from it, such as its gradient."""
     return {COMPILED: node.attrs[COMPILED]} if COMPILED in node.attrs else {}

@@ -105,7 +105,7 @@ def informative(op: str, name: str) -> bool:
     return name in _INFORMATIVE or (op, name) in _INFORMATIVE_OF
 
 
-def changes_nothing(op: str, name: str, value: Any) -> bool:
+def has_no_effect(op: str, name: str, value: Any) -> bool:
     """Return True if an undeclared attribute of `op` has a value without effect.
 
     Args:

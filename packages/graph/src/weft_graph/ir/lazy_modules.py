@@ -25,7 +25,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from weft_graph.ir.interrupts import uninterrupted
+from weft_graph.ir.interrupts import defer_interrupts
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class LazyModules(ABC):
             return
         self._thread.is_loading = True
         try:
-            with uninterrupted():
+            with defer_interrupts():
                 self._import_all()
         finally:
             self._thread.is_loading = False
@@ -77,12 +77,12 @@ class PackageModules(LazyModules):
         self._single: set[str] = set()
         self._failures: dict[str, Exception] = {}
 
-    def load_some(self, names: Sequence[str]) -> None:
+    def load_modules(self, names: Sequence[str]) -> None:
         """Import single modules; unknown names are ignored."""
         left = [] if self.is_complete else [name for name in names if name not in self._single]
         if not left:
             return
-        with uninterrupted():
+        with defer_interrupts():
             for name in left:
                 if not _exists(name) or not is_executing(self._import(name)):
                     self._single.add(name)
@@ -154,11 +154,11 @@ class EntryPointModules(LazyModules):
             else [e for e in self._pending_entries() if e not in self._families]
         )
         if left:
-            with uninterrupted():
+            with defer_interrupts():
                 self._import_entries(left, self._import_plain)
 
     def _import_all(self) -> None:
-        self._import_entries(self._pending_entries(), self._import_whole)
+        self._import_entries(self._pending_entries(), self._import_with_modules)
 
     def _import_entries(
         self, entries: Iterable[EntryPoint], import_entry: Callable[[EntryPoint], bool]
@@ -182,9 +182,9 @@ class EntryPointModules(LazyModules):
         if getattr(entry.load(), "BY_FAMILY", False):
             self._families.add(entry)
             return False
-        return self._import_whole(entry)
+        return self._import_with_modules(entry)
 
-    def _import_whole(self, entry: EntryPoint) -> bool:
+    def _import_with_modules(self, entry: EntryPoint) -> bool:
         """Import an entry point with all its modules; return True if they were fully executed."""
         module = entry.load()
         if is_executing(module):  # in this thread, by a caller; its submodules may need its names

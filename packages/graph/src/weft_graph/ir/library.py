@@ -66,7 +66,7 @@ class Library(dict[str, Any]):
         """
         entry = super().get(name)
         if entry is None:
-            raise errors.NotFoundError(self._missing(name))
+            raise errors.NotFoundError(self._missing_function_message(name))
         return self._read(name, entry) if isinstance(entry, LazyFunction) else entry
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -112,7 +112,7 @@ class Library(dict[str, Any]):
         return name
 
     @contextmanager
-    def reserved(self, base_name: str) -> Iterator[str]:
+    def reserve_name(self, base_name: str) -> Iterator[str]:
         """Reserve a name for a function under construction."""
         name = self.unused_name(base_name)
         self._reserved.append(name)
@@ -138,7 +138,7 @@ class Library(dict[str, Any]):
                     self[added.name] = added
 
     @contextmanager
-    def joining(self, entries: Mapping[str, Any]) -> Iterator[None]:
+    def add_entries(self, entries: Mapping[str, Any]) -> Iterator[None]:
         """Add entries, and remove them again if the block fails.
 
         Raises: AlreadyExistsError: another function has one of the names.
@@ -160,7 +160,7 @@ class Library(dict[str, Any]):
             elif not _equal(name, present, entry):
                 raise _name_taken_error(name)
 
-    def _missing(self, name: str) -> str:
+    def _missing_function_message(self, name: str) -> str:
         import difflib
 
         near = difflib.get_close_matches(name, self, n=3)

@@ -8,7 +8,7 @@ from weft_tensor.dtypes import DType
 
 _log = logging.getLogger("weft")
 _said: set[tuple[str | None, str]] = set()
-_MOST = 1000
+_MAX_WARNINGS = 1000
 """Largest number of warnings per process."""
 
 
@@ -21,7 +21,7 @@ def say(subject: str, dtype: DType, change: str, line: str | None) -> None:
       change: an example of a change, such as "0.5 becomes 0".
       line: the line of the program.
     """
-    if (line, subject) in _said or len(_said) >= _MOST:
+    if (line, subject) in _said or len(_said) >= _MAX_WARNINGS:
         return
     _said.add((line, subject))
     _log.warning(

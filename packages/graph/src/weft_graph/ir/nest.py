@@ -14,7 +14,7 @@ from typing import Any
 
 from weft_graph.ir.composite import CompositeTensor
 from weft_tensor import errors
-from weft_tensor.nesting import shown, too_deep
+from weft_tensor.nesting import format_value, too_deep_error
 
 Path = tuple[Any, ...]
 """The path to a leaf: keys of mappings, names of fields, positions."""
@@ -70,7 +70,7 @@ def _open_container(value: Any, composites: bool) -> list[tuple[Any, Any]] | Non
     return list(enumerate(value))
 
 
-def _rebuilt(like: Any, children: Sequence[Any]) -> Any:
+def _rebuild(like: Any, children: Sequence[Any]) -> Any:
     """Return a container like another one with new children, in `_open_container`'s order."""
     if isinstance(like, Mapping):
         by_key = dict(zip(sorted(like), children, strict=True))
@@ -110,7 +110,7 @@ def _sketch(value: Any) -> str:
     try:
         full_text = text(value)
     except RecursionError:
-        return shown(value)
+        return format_value(value)
     return full_text if len(full_text) <= _SKETCH else full_text[:_SKETCH] + "..."
 
 
@@ -143,7 +143,7 @@ def _flatten_into(structure: Any, composites: bool, leaves: list[Any]) -> None:
         for _, child in pairs:
             _flatten_into(child, composites, leaves)
     except RecursionError:
-        raise too_deep(structure) from None
+        raise too_deep_error(structure) from None
 
 
 def pack_sequence_as(
@@ -168,20 +168,20 @@ def pack_sequence_as(
             f"flat_sequence must be a sequence of leaves, got {type(flat_sequence).__name__}"
         )
     leaves = list(flat_sequence)
-    places = len(flatten(structure, expand_composites))
-    if places != len(leaves):
+    count = len(flatten(structure, expand_composites))
+    if count != len(leaves):
         raise errors.InvalidArgumentError(
-            f"flat_sequence must have {places} items, one for each leaf of {_sketch(structure)}, "
+            f"flat_sequence must have {count} items, one for each leaf of {_sketch(structure)}, "
             f"got {len(leaves)}"
         )
-    return _packed(structure, iter(leaves), expand_composites)
+    return _pack(structure, iter(leaves), expand_composites)
 
 
-def _packed(structure: Any, leaves: Iterator[Any], composites: bool) -> Any:
+def _pack(structure: Any, leaves: Iterator[Any], composites: bool) -> Any:
     pairs = _open_container(structure, composites)
     if pairs is None:
         return next(leaves)
-    return _rebuilt(structure, [_packed(child, leaves, composites) for _, child in pairs])
+    return _rebuild(structure, [_pack(child, leaves, composites) for _, child in pairs])
 
 
 def map_structure(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> Any:
@@ -205,15 +205,15 @@ def map_structure(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> A
         raise errors.InvalidArgumentError("map_structure requires at least one structure")
     check_types = kwargs.pop("check_types", True)
     composites = kwargs.pop("expand_composites", False)
-    _no_more(kwargs, "check_types", "expand_composites")
+    _reject_extra_arguments(kwargs, "check_types", "expand_composites")
     for other in structure[1:]:
         assert_same_structure(structure[0], other, check_types, composites)
     columns = [flatten(structure_arg, composites) for structure_arg in structure]
     results = [func(*leaves) for leaves in zip(*columns, strict=True)]
-    return _packed(structure[0], iter(results), composites)
+    return _pack(structure[0], iter(results), composites)
 
 
-def _no_more(kwargs: Mapping[str, Any], *accepted: str) -> None:
+def _reject_extra_arguments(kwargs: Mapping[str, Any], *accepted: str) -> None:
     if kwargs:
         raise errors.InvalidArgumentError(
             f"the keyword arguments may be {' and '.join(accepted)}, got {', '.join(kwargs)}"
@@ -243,10 +243,10 @@ def assert_same_structure(
     difference = _difference(nest1, nest2, check_types, expand_composites, ())
     if difference is not None:
         path, problem, kind = difference
-        place = "".join(f"[{key!r}]" for key in path)
+        location = "".join(f"[{key!r}]" for key in path)
         raise kind(
             f"the structures must be the same, got {_sketch(nest1)} and {_sketch(nest2)}: "
-            f"{f'at {place} ' if place else ''}{problem}"
+            f"{f'at {location} ' if location else ''}{problem}"
         )
 
 
@@ -281,7 +281,7 @@ def _difference(
             if inner_difference is not None:
                 return inner_difference
     except RecursionError:
-        raise too_deep(a) from None
+        raise too_deep_error(a) from None
     return None
 
 
@@ -315,7 +315,7 @@ def _walk(value: Any, composites: bool, path: Path) -> Iterator[tuple[Path, Any]
         for key, child in pairs:
             yield from _walk(child, composites, (*path, key))
     except RecursionError:
-        raise too_deep(value) from None
+        raise too_deep_error(value) from None
 
 
 def flatten_with_tuple_paths(
@@ -406,7 +406,7 @@ def _flatten_up_to(shallow: Any, value: Any, check_types: bool, parts: list[Any]
         for (_, child), (_, other) in zip(pairs, children, strict=True):
             _flatten_up_to(child, other, check_types, parts)
     except RecursionError:
-        raise too_deep(shallow) from None
+        raise too_deep_error(shallow) from None
 
 
 def map_structure_up_to(
@@ -424,7 +424,7 @@ def map_structure_up_to(
     if not inputs:
         raise errors.InvalidArgumentError("map_structure_up_to requires at least one structure")
     check_types = kwargs.pop("check_types", True)
-    _no_more(kwargs, "check_types")
+    _reject_extra_arguments(kwargs, "check_types")
     columns = [flatten_up_to(shallow_tree, tree, check_types) for tree in inputs]
     results = [func(*parts) for parts in zip(*columns, strict=True)]
     return pack_sequence_as(shallow_tree, results)
@@ -451,7 +451,7 @@ def get_traverse_shallow_structure(traverse_fn: Callable[[Any], Any], structure:
             return answer
         flags: list[Any] = [True] * len(pairs)
     else:
-        flags = flatten_up_to(_rebuilt(structure, [None] * len(pairs)), answer)
+        flags = flatten_up_to(_rebuild(structure, [None] * len(pairs)), answer)
     shallow = []
     for (_, child), flag in zip(pairs, flags, strict=True):
         if not isinstance(flag, bool):
@@ -459,7 +459,7 @@ def get_traverse_shallow_structure(traverse_fn: Callable[[Any], Any], structure:
                 f"traverse_fn must return Booleans for the items of a container, got {flag!r}"
             )
         shallow.append(get_traverse_shallow_structure(traverse_fn, child) if flag else False)
-    return _rebuilt(structure, shallow)
+    return _rebuild(structure, shallow)
 
 
 def flatten_dict_items(dictionary: Mapping[Any, Any]) -> dict[Any, Any]:

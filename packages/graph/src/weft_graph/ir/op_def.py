@@ -120,7 +120,7 @@ def register_op(
     _raw.register(name, (name, inputs, outputs, attrs or {}, shape, value, traits, doc))
 
 
-def declared_in(name: str) -> str:
+def declaring_module(name: str) -> str:
     """Return the module that declares an op type, or ""."""
     return _declared_in.get(name, "")
 

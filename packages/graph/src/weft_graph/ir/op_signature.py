@@ -14,7 +14,7 @@ from weft_graph.ir.forms import to_message
 from weft_graph.ir.traits import Traits
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
-from weft_tensor.nesting import shown
+from weft_tensor.nesting import format_value
 from weft_tensor.shape import Dims, as_dims
 
 REQUIRED: Final[Any] = object()
@@ -108,12 +108,12 @@ class AttrDef:
             value = _CANONICAL[self.type](value)
         except (TypeError, ValueError) as cause:
             raise errors.InvalidTypeError(
-                f"attribute {self.name} must be of type {self.type}, got {shown(value)}"
+                f"attribute {self.name} must be of type {self.type}, got {format_value(value)}"
             ) from cause
         if self.allowed is not None:
             for item in value if isinstance(value, tuple) else (value,):
                 if item not in self.allowed:
-                    raise self._refused(item)
+                    raise self._value_error(item)
         if self.minimum is not None:
             actual = len(value) if isinstance(value, tuple) else value
             if actual < self.minimum:
@@ -122,7 +122,7 @@ class AttrDef:
                 )
         return value
 
-    def _refused(self, item: Any) -> errors.InvalidArgumentError:
+    def _value_error(self, item: Any) -> errors.InvalidArgumentError:
         assert self.allowed is not None
         if isinstance(item, DType):
             names = ", ".join(sorted(d.name for d in self.allowed))

@@ -83,7 +83,7 @@ class Registry(Generic[V]):
         """
         value = self.get(key)
         if value is None:
-            raise errors.NotFoundError(self._missing(key))
+            raise errors.NotFoundError(self._missing_key_message(key))
         return value
 
     @property
@@ -118,7 +118,7 @@ class Registry(Generic[V]):
           modules: full names of modules; unknown ones are ignored.
         """
         if self._own is not None:
-            self._own.load_some(modules)
+            self._own.load_modules(modules)
         if self._entry_points is not None:
             self._entry_points.load_plain()
 
@@ -137,7 +137,7 @@ class Registry(Generic[V]):
         failures = self._entry_points.failures if self._entry_points is not None else ""
         return f"; these entry points could not be imported: {failures}" if failures else ""
 
-    def _missing(self, key: str) -> str:
+    def _missing_key_message(self, key: str) -> str:
         import difflib
 
         near = difflib.get_close_matches(key, self._table, n=3)

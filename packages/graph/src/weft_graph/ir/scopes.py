@@ -11,7 +11,7 @@ from typing import Any
 from weft_graph.ir.device_spec import DeviceParts, DeviceSpec, parse
 from weft_graph.ir.node import Context, Node, Output
 from weft_tensor import errors
-from weft_tensor.nesting import shown
+from weft_tensor.nesting import format_value
 
 _TOP_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\-/>]*")
 _INNER_NAME = re.compile(r"[A-Za-z0-9_.\-/>]*")
@@ -99,7 +99,7 @@ class BuildScopes(threading.local):
             self.context, self.controls = before
 
     @contextmanager
-    def lifted(self) -> Iterator[None]:
+    def leave_contexts(self) -> Iterator[None]:
         """Leave all branches and loops, and the control inputs pushed inside them."""
         if self.context is None:
             yield
@@ -236,6 +236,6 @@ def _parts(request: Any) -> DeviceParts:
         return request.parts
     if request is not None and not isinstance(request, str):
         raise errors.InvalidTypeError(
-            f"a device must be a name, a DeviceSpec or a function, got {shown(request)}"
+            f"a device must be a name, a DeviceSpec or a function, got {format_value(request)}"
         )
     return parse(request or "")

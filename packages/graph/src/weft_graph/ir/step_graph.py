@@ -146,7 +146,7 @@ class StepGraph:
         Raises: InvalidArgumentError: the nodes form a cycle.
         """
         roots = [output.node for output in self.fetches] + self.targets
-        return ordered(reachable(roots))
+        return sort_nodes(reachable(roots))
 
 
 class Replacements:
@@ -206,7 +206,7 @@ RunOrder = Callable[[Sequence[Node]], Sequence[Node]]
 """Function from live nodes to their execution order."""
 
 
-def place_new_nodes(
+def reorder_nodes(
     step: StepGraph, nodes: Sequence[Node], before: Mapping[Node, Sequence[Node]]
 ) -> None:
     """Reorder the step's graph to an order of nodes.
@@ -291,7 +291,7 @@ def reachable(
     return live
 
 
-def ordered(nodes: set[Node], stop: frozenset[Output] | set[Output] = frozenset()) -> list[Node]:
+def sort_nodes(nodes: set[Node], stop: frozenset[Output] | set[Output] = frozenset()) -> list[Node]:
     """Return `nodes` in topological order, with ties in the order of construction.
 
     Raises: InvalidArgumentError: the nodes form a cycle; the message lists it.

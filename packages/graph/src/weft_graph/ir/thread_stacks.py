@@ -70,7 +70,7 @@ def pop_graph(graph: Any) -> None:
     _pop(of_thread.graphs, graph, "graphs")
 
 
-def tracing() -> int:
+def tracing_depth() -> int:
     """Return the number of nested function bodies under construction in this thread."""
     return of_thread.bodies
 

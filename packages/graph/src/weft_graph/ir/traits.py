@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from weft_graph.ir.costs import CostRule, Rule, free, once, one_for_each
+from weft_graph.ir.costs import CostRule, Rule, elementwise_cost, free, memory_cost
 from weft_graph.ir.scalar import Definition, Function
 
 EACH: Final = -1
@@ -184,7 +184,7 @@ class Traits:
             return self.cost
         if self.view is not None:
             return free
-        return one_for_each if self.elementwise else once
+        return elementwise_cost if self.elementwise else memory_cost
 
 
 PLAIN = Traits()

@@ -53,18 +53,18 @@ def has_unknown(output: Output, value: Array) -> bool:
 
 
 @value_rule(partial=True)
-def unchanged(node: Node, index: int, values: Values) -> Array | None:
+def identity_value(node: Node, index: int, values: Values) -> Array | None:
     """Value rule: each output is the input at its index."""
     return values[index]
 
 
 @value_rule(needs=(0,), partial=True)
-def routed(node: Node, index: int, values: Values) -> Array | None:
+def routed_value(node: Node, index: int, values: Values) -> Array | None:
     """Value rule: each output is the first input, unless it is dead."""
     return values[0]
 
 
-def of_arrays(function: Callable[..., Any]) -> ValueRule:
+def array_value_rule(function: Callable[..., Any]) -> ValueRule:
     """Return a value rule from a NumPy function of fully known inputs."""
 
     @value_rule()
@@ -75,7 +75,7 @@ def of_arrays(function: Callable[..., Any]) -> ValueRule:
     return evaluate
 
 
-def of_two(
+def binary_value_rule(
     function: Callable[[Any, Any], Any], on_integers: Callable[[Any, Any], Any]
 ) -> ValueRule:
     """Return a value rule from a NumPy function of two inputs, also for partly known integers."""
@@ -94,7 +94,7 @@ def of_two(
     return evaluate
 
 
-def of_axes(function: Callable[..., Any]) -> ValueRule:
+def reduction_value_rule(function: Callable[..., Any]) -> ValueRule:
     """Return a value rule from a NumPy reduction; the second input is the axes."""
 
     @value_rule()

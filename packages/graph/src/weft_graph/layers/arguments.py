@@ -11,7 +11,7 @@ from weft_graph.ir.node import Output
 from weft_graph.ops import elementary
 from weft_graph.variables import initializers
 from weft_tensor import errors
-from weft_tensor.arguments import optional_function, whole
+from weft_tensor.arguments import check_optional_function, check_whole_number
 from weft_tensor.shape import TensorShape
 
 Function = Callable[..., Any]
@@ -22,13 +22,15 @@ def initializer_of(value: Any, label: str) -> Any:
 
     Raises: InvalidArgumentError: the name is unknown; InvalidTypeError: it is not a function.
     """
-    return initializers.get(value) if isinstance(value, str) else optional_function(value, label)
+    return (
+        initializers.get(value) if isinstance(value, str) else check_optional_function(value, label)
+    )
 
 
 def functions(**functions_by_name: Any) -> None:
     """Raise InvalidTypeError unless each argument is a function or None."""
     for label, value in functions_by_name.items():
-        optional_function(value, label)
+        check_optional_function(value, label)
 
 
 def _hard_sigmoid(x: Any) -> Output:
@@ -58,7 +60,7 @@ def activation_of(activation: Any, default: Function | None = None) -> Function 
     if activation is None:
         return default
     if not isinstance(activation, str):
-        return optional_function(activation, "activation")
+        return check_optional_function(activation, "activation")
     if activation not in _ACTIVATIONS:
         raise errors.InvalidArgumentError(
             f"activation must be one of {sorted(_ACTIVATIONS)}, got {activation!r}"
@@ -80,12 +82,12 @@ def sizes(value: Any, count: int, name: str) -> tuple[int, ...]:
     if isinstance(value, TensorShape):
         value = value.as_list()
     if not isinstance(value, list | tuple):
-        return (whole(value, name, least=1),) * count
+        return (check_whole_number(value, name, least=1),) * count
     if len(value) != count:
         raise errors.InvalidArgumentError(
             f"{name} must be {count} integers, or one integer; got {value!r}"
         )
-    return tuple(whole(size, name, least=1) for size in value)
+    return tuple(check_whole_number(size, name, least=1) for size in value)
 
 
 def layout_of(data_format: str, spatial: int) -> str:

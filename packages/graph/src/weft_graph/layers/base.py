@@ -27,7 +27,7 @@ from weft_graph.variables.scope import (
     variable_scope,
 )
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import optional_function, unknown_argument
+from weft_tensor.arguments import check_optional_function, unknown_argument
 from weft_tensor.shape import Dims, TensorShape, as_dims, format_dims
 
 _INTERNAL: Final = {
@@ -147,7 +147,9 @@ class Layer:
         self.built = False
         self.trainable = trainable
         self.input_spec: InputSpec | None = None
-        self._activity_regularizer = optional_function(activity_regularizer, "activity_regularizer")
+        self._activity_regularizer = check_optional_function(
+            activity_regularizer, "activity_regularizer"
+        )
         self._dtype = None if dtype is None else dtypes.as_dtype(dtype)
         self._reuse = _reuse
         self._graph: Graph | None = None
@@ -235,7 +237,7 @@ class Layer:
         return self(inputs, *args, **kwargs)
 
     def _check_graph(self, inputs: Any) -> Graph:
-        first = _first(inputs)
+        first = _first_input(inputs)
         graph = graph_for(first) if isinstance(first, Output) else get_default_graph()
         if self._graph is None:
             self._graph = graph.outermost
@@ -250,7 +252,7 @@ class Layer:
             self.input_spec.check(self.name, inputs.dims)
 
     def _build_for(self, inputs: Any) -> None:
-        first = _first(inputs)
+        first = _first_input(inputs)
         if self._dtype is None and isinstance(first, Output):
             self._dtype = first.dtype.base_dtype
         self._check_input(inputs)
@@ -308,7 +310,7 @@ class Layer:
         self._weights_by_name[name] = variable
         return variable
 
-    def _tracked(self) -> Iterator[tuple[str, Any]]:
+    def _trackable_items(self) -> Iterator[tuple[str, Any]]:
         """Yield the objects that a checkpoint may contain, by name."""
         yield from self._weights_by_name.items()
         for name, value in sorted(vars(self).items()):
@@ -341,11 +343,11 @@ class Layer:
 
     def get_updates_for(self, inputs: Any) -> list[Any]:
         """Return the updates that depend on `inputs`; with None, those that depend on no input."""
-        return _depending(self._updates, inputs)
+        return _filter_dependent(self._updates, inputs)
 
     def get_losses_for(self, inputs: Any) -> list[Any]:
         """Return the losses that depend on `inputs`; with None, those that depend on no input."""
-        return _depending(self._losses, inputs)
+        return _filter_dependent(self._losses, inputs)
 
     def count_params(self) -> int:
         """Return the number of elements of all variables.
@@ -365,7 +367,7 @@ class Layer:
 
     @activity_regularizer.setter
     def activity_regularizer(self, regularizer: Callable[[Output], Any] | None) -> None:
-        self._activity_regularizer = optional_function(regularizer, "activity_regularizer")
+        self._activity_regularizer = check_optional_function(regularizer, "activity_regularizer")
 
     @property
     def name(self) -> str:
@@ -481,7 +483,7 @@ def _arguments_of(layer: type) -> set[str]:
     return {name for name in names if name[0] != "_"} - {"self"}
 
 
-def _depending(items: list[tuple[Any, Any]], inputs: Any) -> list[Any]:
+def _filter_dependent(items: list[tuple[Any, Any]], inputs: Any) -> list[Any]:
     """Return the items that depend on `inputs`; with None, those that depend on no input."""
     if inputs is None:
         return [item for item, on in items if on is None]
@@ -495,5 +497,5 @@ def _node_of(value: Any) -> Node:
     return value if isinstance(value, Node) else convert_to_tensor(value).node
 
 
-def _first(inputs: Any) -> Any:
+def _first_input(inputs: Any) -> Any:
     return inputs if isinstance(inputs, Output) else next(iter(nest.flatten(inputs)), None)

@@ -34,7 +34,7 @@ from weft_graph.ops import shapes
 from weft_graph.ops.windows import channel_axis, slide, spatial_axes, window_extent
 from weft_graph.variables.initializers import zeros_initializer
 from weft_tensor import errors
-from weft_tensor.arguments import whole
+from weft_tensor.arguments import check_whole_number
 from weft_tensor.shape import TensorShape, as_dims, format_dims
 
 Function = Callable[..., Any]
@@ -90,7 +90,7 @@ class Conv(Layer):
             kernel_constraint=kernel_constraint,
             bias_constraint=bias_constraint,
         )
-        self.filters = whole(filters, "filters", least=0)
+        self.filters = check_whole_number(filters, "filters", least=0)
         self.kernel_size = sizes(kernel_size, self.rank, "kernel_size")
         self.strides = sizes(strides, self.rank, "strides")
         self.dilation_rate = sizes(dilation_rate, self.rank, "dilation_rate")
@@ -257,7 +257,7 @@ class Conv2DTranspose(Conv):
                 if size is None and axis == 0:
                     output_sizes[axis] = dynamic[axis]
                 elif size is None:
-                    output_sizes[axis] = self._grown(
+                    output_sizes[axis] = self._grow(
                         dynamic[axis], spatial_axes(self.layout).index(axis)
                     )
             output_sizes = out("Pack", [output_sizes])
@@ -269,9 +269,9 @@ class Conv2DTranspose(Conv):
         return self.finish(result)
 
     def _output_size(self, size: int | None, i: int) -> int | None:
-        return None if size is None else self._grown(size, i)
+        return None if size is None else self._grow(size, i)
 
-    def _grown(self, size: Any, i: int) -> Any:
+    def _grow(self, size: Any, i: int) -> Any:
         extra = max(window_extent(self.kernel_size[i], 1) - self.strides[i], 0)
         grown = size * self.strides[i]
         return grown + extra if self.padding == "VALID" else grown

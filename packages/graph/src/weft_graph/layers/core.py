@@ -17,7 +17,7 @@ from weft_graph.layers.base import InputSpec, Layer
 from weft_graph.ops import contraction, identity, shapes
 from weft_graph.variables.initializers import zeros_initializer
 from weft_tensor import errors
-from weft_tensor.arguments import number, whole
+from weft_tensor.arguments import check_number, check_whole_number
 from weft_tensor.shape import TensorShape, as_dims, format_dims
 
 Function = Callable[..., Any]
@@ -68,7 +68,7 @@ class Dense(Layer):
             kernel_constraint=kernel_constraint,
             bias_constraint=bias_constraint,
         )
-        self.units = whole(units, "units", least=0)
+        self.units = check_whole_number(units, "units", least=0)
         self.activation = activation_of(activation)
         self.use_bias = use_bias
         self.kernel_initializer = initializer_of(kernel_initializer, "kernel_initializer")
@@ -212,7 +212,7 @@ class Dropout(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, **kwargs)
-        self.rate = rate if hasattr(rate, "shape") else number(rate, "rate", 0.0, 1.0)
+        self.rate = rate if hasattr(rate, "shape") else check_number(rate, "rate", 0.0, 1.0)
         self.noise_shape = noise_shape
         self.seed = seed
 
@@ -220,10 +220,10 @@ class Dropout(Layer):
         """Apply dropout if `training`, a bool or a bool tensor of rank 0, is true."""
         training = args[0] if args else training
 
-        def dropped() -> Output:
+        def apply_dropout() -> Output:
             return nn.dropout(inputs, noise_shape=self.noise_shape, seed=self.seed, rate=self.rate)
 
-        return smart_cond(training, dropped, lambda: identity.identity(inputs))
+        return smart_cond(training, apply_dropout, lambda: identity.identity(inputs))
 
     def compute_output_shape(self, input_shape: Any) -> TensorShape:
         """Return the input's shape."""

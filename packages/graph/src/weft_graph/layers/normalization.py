@@ -18,7 +18,7 @@ from weft_graph.ops.identity import identity
 from weft_graph.ops.shape_rules import normal_axes
 from weft_graph.variables.initializers import ones_initializer, zeros_initializer
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import integer, number
+from weft_tensor.arguments import check_integer, check_number
 from weft_tensor.shape import TensorShape, as_dims, format_dims
 
 
@@ -87,7 +87,7 @@ class BatchNormalization(Layer):
         super().__init__(trainable, name, **kwargs)
         self.renorm = renorm
         self.renorm_clipping = dict(renorm_clipping or {})
-        self.renorm_momentum = number(renorm_momentum, "renorm_momentum")
+        self.renorm_momentum = check_number(renorm_momentum, "renorm_momentum")
         self.virtual_batch_size = virtual_batch_size
         self.adjustment = adjustment
         self._check_variants(fused)
@@ -99,9 +99,13 @@ class BatchNormalization(Layer):
             gamma_constraint=gamma_constraint,
         )
         several = isinstance(axis, list | tuple)
-        self.axis = [integer(axis_item, "axis") for axis_item in (axis if several else [axis])]
-        self.momentum = momentum if hasattr(momentum, "shape") else number(momentum, "momentum")
-        self.epsilon = number(epsilon, "epsilon")
+        self.axis = [
+            check_integer(axis_item, "axis") for axis_item in (axis if several else [axis])
+        ]
+        self.momentum = (
+            momentum if hasattr(momentum, "shape") else check_number(momentum, "momentum")
+        )
+        self.epsilon = check_number(epsilon, "epsilon")
         self.center = center
         self.scale = scale
         self.fused = fused
@@ -139,7 +143,7 @@ class BatchNormalization(Layer):
             )
         self._fusable = not used_variants
         if self.virtual_batch_size is not None:
-            integer(self.virtual_batch_size, "virtual_batch_size")
+            check_integer(self.virtual_batch_size, "virtual_batch_size")
             if self.virtual_batch_size < 1 or self.adjustment is not None:
                 raise errors.InvalidArgumentError(
                     "virtual_batch_size must be positive and cannot be combined with adjustment, "
@@ -246,24 +250,24 @@ class BatchNormalization(Layer):
         if self.fused:
             result, mean, variance = smart_cond(
                 training,
-                lambda: self._fused_call(inputs, True),
-                lambda: self._fused_call(inputs, False),
+                lambda: self._call_fused(inputs, True),
+                lambda: self._call_fused(inputs, False),
             )
         else:
             result, mean, variance = self._elementary_call(inputs, training)
         static_training = static_bool(training)
         if static_training is not False:
             weight = self._weight_of_batch(training, static_training)
-            new_mean = self._moved(self.moving_mean, mean, weight)
+            new_mean = self._update_moving_average(self.moving_mean, mean, weight)
             if self.renorm:
-                new_variance = self._moved_by_stddev(variance, weight, training)
+                new_variance = self._update_moving_stddev(variance, weight, training)
             else:
-                new_variance = self._moved(self.moving_variance, variance, weight)
+                new_variance = self._update_moving_average(self.moving_variance, variance, weight)
             self.add_update([new_mean, new_variance], inputs)
         result.set_shape(inputs.shape)
         return result
 
-    def _fused_call(self, inputs: Output, training: bool) -> tuple[Output, Any, Any]:
+    def _call_fused(self, inputs: Output, training: bool) -> tuple[Output, Any, Any]:
         size = self.moving_mean.shape
         kind = self.moving_mean.dtype.base_dtype
         gamma = array.ones(size, kind) if self.gamma is None else self.gamma
@@ -297,23 +301,23 @@ class BatchNormalization(Layer):
             self._broadcast_channels(self.beta, rank),
         )
         if self.adjustment is not None:
-            scale, offset = _composed(*self._adjusted(dims, training), scale, offset)
+            scale, offset = _compose_affine(*self._adjustment(dims, training), scale, offset)
         followed: list[Any] = [mean, variance]
         if self.virtual_batch_size is not None:
             followed = [
                 reduction.reduce_mean(statistic, 1, keepdims=True) for statistic in followed
             ]
         if self.renorm and static_bool(training) is not False:
-            ratio, distance, *followed = self._renormalized(followed[0], followed[1], training)
+            ratio, distance, *followed = self._renormalize(followed[0], followed[1], training)
             first = self._broadcast_channels(ratio, rank), self._broadcast_channels(distance, rank)
-            scale, offset = _composed(*first, scale, offset)
+            scale, offset = _compose_affine(*first, scale, offset)
         statistics = self._broadcast_channels(mean, rank), self._broadcast_channels(variance, rank)
         result = nn.batch_normalization(value, *statistics, offset, scale, self.epsilon)
         if value is not inputs:
             result = shapes.reshape(result, dims)
         return result, followed[0], followed[1]
 
-    def _adjusted(self, dims: Output, training: Any) -> tuple[Any, Any]:
+    def _adjustment(self, dims: Output, training: Any) -> tuple[Any, Any]:
         """Return the scale and the offset of the adjustment; 1 and 0 outside of training."""
         scale, offset = map(convert_to_tensor, self.adjustment(dims))
         return (
@@ -321,7 +325,7 @@ class BatchNormalization(Layer):
             smart_cond(training, lambda: offset, lambda: array.zeros_like(offset)),
         )
 
-    def _renormalized(self, mean: Any, variance: Any, training: Any) -> tuple[Any, Any, Any, Any]:
+    def _renormalize(self, mean: Any, variance: Any, training: Any) -> tuple[Any, Any, Any, Any]:
         """Return renormalization's ratio of deviations and distance of means, and the moments.
 
         The ratio and the distance are computed from the averages before this step's update.
@@ -332,8 +336,8 @@ class BatchNormalization(Layer):
         ratio = out("RealDiv", [deviation, width])
         distance = out("RealDiv", [out("Sub", [mean, self.renorm_mean]), width])
         low, high, far = (self.renorm_clipping.get(key) for key in ("rmin", "rmax", "dmax"))
-        ratio = _bounded(ratio, low, high)
-        distance = _bounded(distance, None if far is None else -far, far)
+        ratio = _clamp(ratio, low, high)
+        distance = _clamp(distance, None if far is None else -far, far)
         ratio, distance = (out("StopGradient", [value]) for value in (ratio, distance))
         before = [ratio.node, distance.node]
         ratio = smart_cond(training, lambda: ratio, lambda: array.ones_like(ratio))
@@ -342,8 +346,8 @@ class BatchNormalization(Layer):
         graph = get_default_graph()
         with graph.control_dependencies(before):
             updates = [
-                self._moved(self.renorm_mean, mean, step),
-                self._moved(self.renorm_stddev, deviation, step),
+                self._update_moving_average(self.renorm_mean, mean, step),
+                self._update_moving_average(self.renorm_stddev, deviation, step),
             ]
         with graph.control_dependencies(updates):
             return ratio, distance, identity(mean), identity(variance)
@@ -354,9 +358,9 @@ class BatchNormalization(Layer):
         result: Output = out("Sqrt", [out("AddV2", [variance, epsilon])])
         return result
 
-    def _moved_by_stddev(self, variance: Any, weight: Any, training: Any) -> Any:
+    def _update_moving_stddev(self, variance: Any, weight: Any, training: Any) -> Any:
         """Update the moving deviation, and set the moving variance to its square."""
-        update = self._moved(self.moving_stddev, self._deviation(variance), weight)
+        update = self._update_moving_average(self.moving_stddev, self._deviation(variance), weight)
         epsilon = convert_to_tensor(self.epsilon, update.dtype.base_dtype)
 
         def follow() -> Output:
@@ -391,7 +395,7 @@ class BatchNormalization(Layer):
             weight = out("SelectV2", [training, weight, convert_to_tensor(0, kind)])
         return weight
 
-    def _moved(self, variable: Any, value: Output, weight: Output) -> Any:
+    def _update_moving_average(self, variable: Any, value: Output, weight: Output) -> Any:
         graph = get_default_graph()
         with graph.name_scope("AssignMovingAvg") as scope, graph.colocate_with(variable.op):
             step = out("Mul", [out("Sub", [variable, value]), weight])
@@ -402,14 +406,14 @@ class BatchNormalization(Layer):
         return TensorShape(input_shape)
 
 
-def _composed(scale: Any, offset: Any, gamma: Any, beta: Any) -> tuple[Any, Any]:
+def _compose_affine(scale: Any, offset: Any, gamma: Any, beta: Any) -> tuple[Any, Any]:
     """Return one scale and offset equivalent to two pairs applied in sequence."""
     if gamma is not None:
         scale, offset = out("Mul", [scale, gamma]), out("Mul", [offset, gamma])
     return scale, offset if beta is None else out("AddV2", [offset, beta])
 
 
-def _bounded(value: Output, low: Any, high: Any) -> Output:
+def _clamp(value: Output, low: Any, high: Any) -> Output:
     if low is not None:
         value = out("Maximum", [value, low])
     return value if high is None else out("Minimum", [value, high])

@@ -16,7 +16,7 @@ from weft_tensor import errors
 Regularizer = Callable[[Any], "Output | None"]
 
 
-def _checked(scale: float) -> float:
+def _check_scale(scale: float) -> float:
     if isinstance(scale, bool | int) or not scale >= 0:
         raise errors.InvalidArgumentError(f"scale must be a float of at least 0, got {scale!r}")
     return scale
@@ -27,7 +27,7 @@ def l1_regularizer(scale: float, scope: str | None = None) -> Regularizer:
 
     Raises: InvalidArgumentError: the scale is negative, or an integer.
     """
-    factor = _checked(scale)
+    factor = _check_scale(scale)
 
     def regularize(weights: Any) -> Output | None:
         if factor == 0:
@@ -43,7 +43,7 @@ def l2_regularizer(scale: float, scope: str | None = None) -> Regularizer:
 
     Raises: InvalidArgumentError: the scale is negative, or an integer.
     """
-    factor = _checked(scale)
+    factor = _check_scale(scale)
 
     def regularize(weights: Any) -> Output | None:
         if factor == 0:

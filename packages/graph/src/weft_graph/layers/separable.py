@@ -11,7 +11,7 @@ from weft_graph.ir.node import Output
 from weft_graph.layers.arguments import functions, initializer_of
 from weft_graph.layers.convolutional import Conv, Function, functional
 from weft_graph.ops import shapes
-from weft_tensor.arguments import whole
+from weft_tensor.arguments import check_whole_number
 from weft_tensor.shape import TensorShape
 
 
@@ -66,7 +66,7 @@ class _Separable(Conv):
             depthwise_constraint=depthwise_constraint,
             pointwise_constraint=pointwise_constraint,
         )
-        self.depth_multiplier = whole(depth_multiplier, "depth_multiplier", least=1)
+        self.depth_multiplier = check_whole_number(depth_multiplier, "depth_multiplier", least=1)
         self.depthwise_initializer = initializer_of(depthwise_initializer, "depthwise_initializer")
         self.pointwise_initializer = initializer_of(pointwise_initializer, "pointwise_initializer")
         self.depthwise_regularizer = depthwise_regularizer

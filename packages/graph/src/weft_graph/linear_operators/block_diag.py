@@ -10,9 +10,9 @@ from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.linear_operators.dense import (
     adjoint_of,
-    common_batch,
-    common_batch_tensor,
-    joined_shape,
+    broadcast_batch_dims,
+    broadcast_batch_shape,
+    concat_shape,
 )
 from weft_graph.linear_operators.operator import LinearOperator
 from weft_tensor import errors
@@ -69,7 +69,7 @@ class LinearOperatorBlockDiag(LinearOperator):
         return self._operators
 
     def _shape(self) -> TensorShape:
-        lead = common_batch([op.batch_shape for op in self._operators])
+        lead = broadcast_batch_dims([op.batch_shape for op in self._operators])
         if lead is None or any(op.shape.dims is None for op in self._operators):
             return TensorShape(None)
         sizes = [op.shape.as_list()[-2:] for op in self._operators]
@@ -80,8 +80,8 @@ class LinearOperatorBlockDiag(LinearOperator):
 
     def _shape_tensor(self) -> Output:
         shapes = [op.shape_tensor() for op in self._operators]
-        lead = common_batch_tensor([shape[:-2] for shape in shapes])
-        return joined_shape(lead, out("Sum", [out("Pack", [[s[-2:] for s in shapes]]), [0]]))
+        lead = broadcast_batch_shape([shape[:-2] for shape in shapes])
+        return concat_shape(lead, out("Sum", [out("Pack", [[s[-2:] for s in shapes]]), [0]]))
 
     def _parts(self, x: Output, axis: int) -> list[Output]:
         """Split the rows of `x` into the input (or output) rows of each block."""
@@ -92,17 +92,17 @@ class LinearOperatorBlockDiag(LinearOperator):
             first = last
         return parts
 
-    def _joined(self, parts: list[Output]) -> Output:
-        lead = common_batch_tensor([out("Shape", [part])[:-2] for part in parts])
+    def _join_blocks(self, parts: list[Output]) -> Output:
+        lead = broadcast_batch_shape([out("Shape", [part])[:-2] for part in parts])
         wide = [
-            out("BroadcastTo", [part, joined_shape(lead, out("Shape", [part])[-2:])])
+            out("BroadcastTo", [part, concat_shape(lead, out("Shape", [part])[-2:])])
             for part in parts
         ]
         return out("ConcatV2", [wide, -2])
 
     def _matmul(self, x: Output, adjoint: bool = False, adjoint_arg: bool = False) -> Output:
         parts = self._parts(adjoint_of(x) if adjoint_arg else x, -2 if adjoint else -1)
-        return self._joined(
+        return self._join_blocks(
             [op.matmul(p, adjoint=adjoint) for op, p in zip(self._operators, parts, strict=True)]
         )
 
@@ -110,6 +110,6 @@ class LinearOperatorBlockDiag(LinearOperator):
         if not all(op.is_square for op in self._operators):
             return super()._solve(rhs, adjoint, adjoint_arg)
         parts = self._parts(adjoint_of(rhs) if adjoint_arg else rhs, -1)
-        return self._joined(
+        return self._join_blocks(
             [op.solve(p, adjoint=adjoint) for op, p in zip(self._operators, parts, strict=True)]
         )

@@ -10,9 +10,9 @@ from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.linear_operators.dense import (
     adjoint_of,
-    common_batch,
-    common_batch_tensor,
-    joined_shape,
+    broadcast_batch_dims,
+    broadcast_batch_shape,
+    concat_shape,
     product,
 )
 from weft_graph.linear_operators.operator import LinearOperator
@@ -74,7 +74,7 @@ class LinearOperatorBlockLowerTriangular(LinearOperator):
         return self._operators
 
     def _shape(self) -> TensorShape:
-        lead = common_batch([op.batch_shape for row in self._operators for op in row])
+        lead = broadcast_batch_dims([op.batch_shape for row in self._operators for op in row])
         diagonal = [row[-1].shape for row in self._operators]
         if lead is None or any(shape.dims is None for shape in diagonal):
             return TensorShape(None)
@@ -88,7 +88,7 @@ class LinearOperatorBlockLowerTriangular(LinearOperator):
         shapes = [op.shape_tensor() for row in self._operators for op in row]
         sizes = [row[-1].shape_tensor()[-1] for row in self._operators]
         size = out("Sum", [out("Pack", [sizes]), [0]])
-        return joined_shape(common_batch_tensor([s[:-2] for s in shapes]), size, size)
+        return concat_shape(broadcast_batch_shape([s[:-2] for s in shapes]), size, size)
 
     def _to_dense(self) -> Output:
         lead = self.batch_shape_tensor()
@@ -99,7 +99,7 @@ class LinearOperatorBlockLowerTriangular(LinearOperator):
                 sizes = [out("Shape", [blocks[-1]])[-2], later[-1].shape_tensor()[-1]]
                 blocks.append(array.zeros(out("Pack", [sizes]), self.dtype))
             wide = [
-                out("BroadcastTo", [b, joined_shape(lead, out("Shape", [b])[-2:])]) for b in blocks
+                out("BroadcastTo", [b, concat_shape(lead, out("Shape", [b])[-2:])]) for b in blocks
             ]
             rows.append(out("ConcatV2", [wide, -1]))
         return out("ConcatV2", [rows, -2])
@@ -120,9 +120,9 @@ class LinearOperatorBlockLowerTriangular(LinearOperator):
                 part = part - op.matmul(solution)
             solutions.append(row[-1].solve(part))
             first = last
-        lead = common_batch_tensor([out("Shape", [part])[:-2] for part in solutions])
+        lead = broadcast_batch_shape([out("Shape", [part])[:-2] for part in solutions])
         wide = [
-            out("BroadcastTo", [part, joined_shape(lead, out("Shape", [part])[-2:])])
+            out("BroadcastTo", [part, concat_shape(lead, out("Shape", [part])[-2:])])
             for part in solutions
         ]
         return out("ConcatV2", [wide, -2])

@@ -8,7 +8,7 @@ from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
-from weft_graph.linear_operators.dense import adjoint_of, conjugate, joined_shape, log_magnitude
+from weft_graph.linear_operators.dense import adjoint_of, concat_shape, conjugate, log_magnitude
 from weft_graph.linear_operators.operator import LinearOperator
 from weft_graph.ops import fft, reduction
 from weft_graph.ops.shape_rules import with_rank_at_least
@@ -88,19 +88,19 @@ class LinearOperatorCirculant(LinearOperator):
 
     def _shape_tensor(self) -> Output:
         lead = out("Shape", [self._spectrum])[: -self._block_depth]
-        return joined_shape(lead, self._size(), self._size())
+        return concat_shape(lead, self._size(), self._size())
 
-    def _filtered(self, x: Output, spectrum: Output) -> Output:
+    def _multiply_spectrum(self, x: Output, spectrum: Output) -> Output:
         """Transform each column, multiply it by the spectrum, and transform it back."""
         rows = adjoint_of(conjugate(out("Cast", [x], {"DstT": self._wide})))
         shape = out("Shape", [rows])
         blocks = out("Shape", [self._spectrum])[-self._block_depth :]
-        split = out("Reshape", [rows, joined_shape(shape[:-1], blocks)])
+        split = out("Reshape", [rows, concat_shape(shape[:-1], blocks)])
         transform = {1: fft.fft, 2: fft.fft2d, 3: fft.fft3d}[self._block_depth]
         back = {1: fft.ifft, 2: fft.ifft2d, 3: fft.ifft3d}[self._block_depth]
         result = back(transform(split) * out("ExpandDims", [spectrum, -1 - self._block_depth]))
         lead = out("Shape", [result])[: -self._block_depth]
-        flat = out("Reshape", [result, joined_shape(lead, shape[-1:])])
+        flat = out("Reshape", [result, concat_shape(lead, shape[-1:])])
         adjoint = adjoint_of(conjugate(flat))
         if not self.dtype.is_complex:
             adjoint = out("Real", [adjoint], {"Tout": self._wide.real_dtype})
@@ -108,11 +108,13 @@ class LinearOperatorCirculant(LinearOperator):
 
     def _matmul(self, x: Output, adjoint: bool = False, adjoint_arg: bool = False) -> Output:
         value = adjoint_of(x) if adjoint_arg else x
-        return self._filtered(value, conjugate(self._spectrum, adjoint))
+        return self._multiply_spectrum(value, conjugate(self._spectrum, adjoint))
 
     def _solve(self, rhs: Output, adjoint: bool = False, adjoint_arg: bool = False) -> Output:
         value = adjoint_of(rhs) if adjoint_arg else rhs
-        return self._filtered(value, out("Reciprocal", [conjugate(self._spectrum, adjoint)]))
+        return self._multiply_spectrum(
+            value, out("Reciprocal", [conjugate(self._spectrum, adjoint)])
+        )
 
     def _narrow(self, value: Output) -> Output:
         if not self.dtype.is_complex:

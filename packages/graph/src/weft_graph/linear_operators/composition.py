@@ -9,9 +9,9 @@ from typing import Any
 from weft_graph.ir.node import Output
 from weft_graph.linear_operators.dense import (
     adjoint_of,
-    common_batch,
-    common_batch_tensor,
-    joined_shape,
+    broadcast_batch_dims,
+    broadcast_batch_shape,
+    concat_shape,
 )
 from weft_graph.linear_operators.operator import LinearOperator
 from weft_tensor import errors
@@ -66,15 +66,15 @@ class LinearOperatorComposition(LinearOperator):
 
     def _shape(self) -> TensorShape:
         first, last = self._operators[0], self._operators[-1]
-        lead = common_batch([op.batch_shape for op in self._operators])
+        lead = broadcast_batch_dims([op.batch_shape for op in self._operators])
         if lead is None or first.shape.dims is None or last.shape.dims is None:
             return TensorShape(None)
         return TensorShape((*lead, first.shape.as_list()[-2], last.shape.as_list()[-1]))
 
     def _shape_tensor(self) -> Output:
         shapes = [op.shape_tensor() for op in self._operators]
-        lead = common_batch_tensor([shape[:-2] for shape in shapes])
-        return joined_shape(lead, shapes[0][-2], shapes[-1][-1])
+        lead = broadcast_batch_shape([shape[:-2] for shape in shapes])
+        return concat_shape(lead, shapes[0][-2], shapes[-1][-1])
 
     def _matmul(self, x: Output, adjoint: bool = False, adjoint_arg: bool = False) -> Output:
         value = adjoint_of(x) if adjoint_arg else x

@@ -70,20 +70,20 @@ def conjugate_gradient(
     if preconditioner is not None:
         _require_definite("preconditioner", preconditioner)
     with name_scope(name, "conjugate_gradient"):
-        right = _for_all(operator, convert_to_tensor(rhs, operator.dtype))
+        right = _broadcast_right(operator, convert_to_tensor(rhs, operator.dtype))
         bound = out("Mul", [_length(right), convert_to_tensor(tol, right.dtype.real_dtype)])
 
-        def goes_on(state: CGState) -> Output:
+        def should_continue(state: CGState) -> Output:
             within = out("LessEqual", [_length(state.r), bound])
             axes = out("Range", [0, out("Rank", [within]), 1])
             open_ones = out("LogicalNot", [out("All", [within, axes])])
             return out("LogicalAnd", [out("Less", [state.i, max_iter]), open_ones])
 
         def step(state: CGState) -> tuple[CGState]:
-            return (_advanced(operator, preconditioner, state),)
+            return (_iterate(operator, preconditioner, state),)
 
-        start = _started(operator, preconditioner, right, x)
-        (end,) = while_loop(goes_on, step, [start], return_same_structure=True)
+        start = _initial_state(operator, preconditioner, right, x)
+        (end,) = while_loop(should_continue, step, [start], return_same_structure=True)
         return CGState(*end)
 
 
@@ -96,7 +96,7 @@ def _require_definite(label: str, operator: LinearOperator) -> None:
         )
 
 
-def _for_all(operator: LinearOperator, right: Output) -> Output:
+def _broadcast_right(operator: LinearOperator, right: Output) -> Output:
     """Broadcast the right-hand sides to the batch of matrices."""
     batch = operator.batch_shape.dims
     if right.dims is not None and batch is not None and right.dims[:-1] == tuple(batch):
@@ -104,7 +104,7 @@ def _for_all(operator: LinearOperator, right: Output) -> Output:
     return out("AddV2", [right, out("ZerosLike", [operator.matvec(right)])])
 
 
-def _started(
+def _initial_state(
     operator: LinearOperator, preconditioner: LinearOperator | None, right: Output, x: Any
 ) -> CGState:
     if x is None:
@@ -117,7 +117,7 @@ def _started(
     return CGState(zero, start, residual, direction, _product(residual, direction))
 
 
-def _advanced(
+def _iterate(
     operator: LinearOperator, preconditioner: LinearOperator | None, state: CGState
 ) -> CGState:
     """Run one iteration; exactly solved systems are unchanged."""

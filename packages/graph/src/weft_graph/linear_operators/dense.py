@@ -37,19 +37,19 @@ def spread(a: Output, b: Output) -> tuple[Output, Output]:
     return broadcast[0], broadcast[1]
 
 
-def solved(matrix: Output, rhs: Output, adjoint: bool = False) -> Output:
+def solve(matrix: Output, rhs: Output, adjoint: bool = False) -> Output:
     """Return X with matrix @ X = rhs."""
     return linalg.matrix_solve(*spread(matrix, rhs), adjoint=adjoint)
 
 
-def solved_triangular(
+def solve_triangular(
     matrix: Output, rhs: Output, lower: bool = True, adjoint: bool = False
 ) -> Output:
     """Return X with matrix @ X = rhs for a triangular matrix."""
     return linalg.matrix_triangular_solve(*spread(matrix, rhs), lower=lower, adjoint=adjoint)
 
 
-def common_batch(shapes: Sequence[TensorShape]) -> Dims:
+def broadcast_batch_dims(shapes: Sequence[TensorShape]) -> Dims:
     """Return the statically known broadcast of batch shapes."""
     empty: Dims = ()
     batch_dims: list[Dims] = [
@@ -58,12 +58,12 @@ def common_batch(shapes: Sequence[TensorShape]) -> Dims:
     return reduce(broadcast_dims, batch_dims, empty)
 
 
-def common_batch_tensor(shapes: Sequence[Output]) -> Output:
+def broadcast_batch_shape(shapes: Sequence[Output]) -> Output:
     """Return the broadcast of batch shapes as a tensor."""
     return reduce(lambda a, b: out("BroadcastArgs", [a, b]), shapes)
 
 
-def joined_shape(*parts: Any) -> Output:
+def concat_shape(*parts: Any) -> Output:
     """Concatenate vectors and single sizes to a shape."""
     vectors = [
         part if isinstance(part, Output) and part.dims != () else out("Pack", [[part]])

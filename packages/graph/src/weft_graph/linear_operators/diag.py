@@ -8,7 +8,7 @@ from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
-from weft_graph.linear_operators.dense import adjoint_of, conjugate, joined_shape, log_magnitude
+from weft_graph.linear_operators.dense import adjoint_of, concat_shape, conjugate, log_magnitude
 from weft_graph.linear_operators.operator import LinearOperator
 from weft_graph.ops import diagonals, reduction
 from weft_graph.ops.shape_rules import with_rank_at_least
@@ -67,7 +67,7 @@ class LinearOperatorDiag(LinearOperator):
 
     def _shape_tensor(self) -> Output:
         shape = out("Shape", [self._diag])
-        return joined_shape(shape, shape[-1])
+        return concat_shape(shape, shape[-1])
 
     def _column(self, adjoint: bool) -> Output:
         return out("ExpandDims", [conjugate(self._diag, adjoint), -1])

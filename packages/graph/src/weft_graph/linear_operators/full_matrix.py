@@ -8,7 +8,7 @@ from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
-from weft_graph.linear_operators.dense import adjoint_of, product, solved, solved_triangular
+from weft_graph.linear_operators.dense import adjoint_of, product, solve, solve_triangular
 from weft_graph.linear_operators.operator import LinearOperator
 from weft_graph.ops import linalg
 from weft_graph.ops.shape_rules import with_rank_at_least
@@ -65,9 +65,9 @@ class LinearOperatorFullMatrix(LinearOperator):
     def _solve(self, rhs: Output, adjoint: bool = False, adjoint_arg: bool = False) -> Output:
         rhs = adjoint_of(rhs) if adjoint_arg else rhs
         if not (self.is_self_adjoint and self.is_positive_definite):
-            return solved(self._matrix, rhs, adjoint)
+            return solve(self._matrix, rhs, adjoint)
         factor = linalg.cholesky(self._matrix)
-        return solved_triangular(factor, solved_triangular(factor, rhs), adjoint=True)
+        return solve_triangular(factor, solve_triangular(factor, rhs), adjoint=True)
 
     def _to_dense(self) -> Output:
         return self._matrix

@@ -8,7 +8,7 @@ from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
-from weft_graph.linear_operators.dense import adjoint_of, joined_shape, product
+from weft_graph.linear_operators.dense import adjoint_of, concat_shape, product
 from weft_graph.linear_operators.operator import LinearOperator
 from weft_graph.ops.norms import normalize
 from weft_graph.ops.shape_rules import with_rank_at_least
@@ -61,7 +61,7 @@ class LinearOperatorHouseholder(LinearOperator):
 
     def _shape_tensor(self) -> Output:
         shape = out("Shape", [self._axis])
-        return joined_shape(shape, shape[-1])
+        return concat_shape(shape, shape[-1])
 
     def _matmul(self, x: Output, adjoint: bool = False, adjoint_arg: bool = False) -> Output:
         value = adjoint_of(x) if adjoint_arg else x

@@ -11,9 +11,9 @@ from weft_graph.ir.builder import out
 from weft_graph.ir.node import Output
 from weft_graph.linear_operators.dense import (
     adjoint_of,
-    common_batch,
-    common_batch_tensor,
-    joined_shape,
+    broadcast_batch_dims,
+    broadcast_batch_shape,
+    concat_shape,
     product,
 )
 from weft_graph.linear_operators.operator import LinearOperator
@@ -68,7 +68,7 @@ class LinearOperatorKronecker(LinearOperator):
         return self._operators
 
     def _shape(self) -> TensorShape:
-        lead = common_batch([op.batch_shape for op in self._operators])
+        lead = broadcast_batch_dims([op.batch_shape for op in self._operators])
         if lead is None or any(op.shape.dims is None for op in self._operators):
             return TensorShape(None)
         sizes = [op.shape.as_list()[-2:] for op in self._operators]
@@ -79,9 +79,9 @@ class LinearOperatorKronecker(LinearOperator):
 
     def _shape_tensor(self) -> Output:
         shapes = [op.shape_tensor() for op in self._operators]
-        lead = common_batch_tensor([shape[:-2] for shape in shapes])
+        lead = broadcast_batch_shape([shape[:-2] for shape in shapes])
         sizes = out("Prod", [out("Pack", [[shape[-2:] for shape in shapes]]), [0]])
-        return joined_shape(lead, sizes)
+        return concat_shape(lead, sizes)
 
     def _to_dense(self) -> Output:
         product = self._operators[0].to_dense()
@@ -92,7 +92,7 @@ class LinearOperatorKronecker(LinearOperator):
             entries = wide * narrow
             shape = out("Shape", [entries])
             rows, columns = shape[-4] * shape[-3], shape[-2] * shape[-1]
-            product = out("Reshape", [entries, joined_shape(shape[:-4], rows, columns)])
+            product = out("Reshape", [entries, concat_shape(shape[:-4], rows, columns)])
         return product
 
     def _matmul(self, x: Output, adjoint: bool = False, adjoint_arg: bool = False) -> Output:

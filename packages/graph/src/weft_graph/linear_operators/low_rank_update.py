@@ -10,10 +10,10 @@ from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.linear_operators.dense import (
     adjoint_of,
-    common_batch,
-    common_batch_tensor,
+    broadcast_batch_dims,
+    broadcast_batch_shape,
+    concat_shape,
     conjugate,
-    joined_shape,
     product,
 )
 from weft_graph.linear_operators.operator import LinearOperator
@@ -119,7 +119,7 @@ class LinearOperatorLowRankUpdate(LinearOperator):
         if base.dims is None or any(dims is None for dims, _ in parts):
             return TensorShape(None)
         leads = [TensorShape(dims[:-inner]) for dims, inner in parts if dims is not None]
-        lead = common_batch([self._base.batch_shape, *leads])
+        lead = broadcast_batch_dims([self._base.batch_shape, *leads])
         return TensorShape(None if lead is None else (*lead, *base.as_list()[-2:]))
 
     def _parts(self) -> list[tuple[Output, int]]:
@@ -130,7 +130,7 @@ class LinearOperatorLowRankUpdate(LinearOperator):
     def _shape_tensor(self) -> Output:
         base = self._base.shape_tensor()
         leads = [out("Shape", [value])[:-inner] for value, inner in self._parts()]
-        return joined_shape(common_batch_tensor([base[:-2], *leads]), base[-2:])
+        return concat_shape(broadcast_batch_shape([base[:-2], *leads]), base[-2:])
 
     def _matmul(self, x: Output, adjoint: bool = False, adjoint_arg: bool = False) -> Output:
         value = adjoint_of(x) if adjoint_arg else x

@@ -8,7 +8,7 @@ from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
-from weft_graph.linear_operators.dense import adjoint_of, log_magnitude, product, solved_triangular
+from weft_graph.linear_operators.dense import adjoint_of, log_magnitude, product, solve_triangular
 from weft_graph.linear_operators.operator import LinearOperator
 from weft_graph.ops import diagonals, reduction
 from weft_graph.ops.shape_rules import with_rank_at_least
@@ -66,7 +66,7 @@ class LinearOperatorLowerTriangular(LinearOperator):
         return product(self._tril, x, adjoint, adjoint_arg)
 
     def _solve(self, rhs: Output, adjoint: bool = False, adjoint_arg: bool = False) -> Output:
-        return solved_triangular(
+        return solve_triangular(
             self._tril, adjoint_of(rhs) if adjoint_arg else rhs, adjoint=adjoint
         )
 

@@ -14,7 +14,7 @@ import numpy as np
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.default_graph import name_scope
 from weft_graph.ir.node import Node, Output
-from weft_graph.linear_operators.dense import adjoint_of, solved
+from weft_graph.linear_operators.dense import adjoint_of, solve
 from weft_graph.ops import checks, control, diagonals, linalg, reduction
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import TensorShape
@@ -258,7 +258,7 @@ class LinearOperator:
             return out("Squeeze", [self.matmul(column, adjoint=adjoint)], {"squeeze_dims": [-1]})
 
     def _solve(self, rhs: Output, adjoint: bool = False, adjoint_arg: bool = False) -> Output:
-        return solved(self.to_dense(), adjoint_of(rhs) if adjoint_arg else rhs, adjoint)
+        return solve(self.to_dense(), adjoint_of(rhs) if adjoint_arg else rhs, adjoint)
 
     def solve(
         self, rhs: Any, adjoint: bool = False, adjoint_arg: bool = False, name: str = "solve"

@@ -8,7 +8,7 @@ from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
-from weft_graph.linear_operators.dense import adjoint_of, joined_shape, product
+from weft_graph.linear_operators.dense import adjoint_of, concat_shape, product
 from weft_graph.linear_operators.operator import LinearOperator
 from weft_graph.ops.gather import one_hot
 from weft_graph.ops.shape_rules import with_rank_at_least
@@ -68,7 +68,7 @@ class LinearOperatorPermutation(LinearOperator):
 
     def _shape_tensor(self) -> Output:
         shape = out("Shape", [self._perm])
-        return joined_shape(shape, shape[-1])
+        return concat_shape(shape, shape[-1])
 
     def _to_dense(self) -> Output:
         return one_hot(self._perm, out("Shape", [self._perm])[-1], dtype=self.dtype)

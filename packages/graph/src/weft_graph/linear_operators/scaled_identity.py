@@ -10,7 +10,7 @@ import numpy as np
 
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
-from weft_graph.linear_operators.dense import adjoint_of, conjugate, joined_shape, log_magnitude
+from weft_graph.linear_operators.dense import adjoint_of, concat_shape, conjugate, log_magnitude
 from weft_graph.linear_operators.operator import LinearOperator
 from weft_graph.ops.shape_rules import constant_int
 from weft_tensor import dtypes
@@ -73,7 +73,7 @@ class LinearOperatorScaledIdentity(LinearOperator):
         return TensorShape(None if dims is None else (*dims, rows, rows))
 
     def _shape_tensor(self) -> Output:
-        return joined_shape(out("Shape", [self._multiplier]), self._rows, self._rows)
+        return concat_shape(out("Shape", [self._multiplier]), self._rows, self._rows)
 
     def _factor(self, adjoint: bool) -> Output:
         factor = conjugate(self._multiplier, adjoint)

@@ -10,9 +10,9 @@ from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.linear_operators.dense import (
     adjoint_of,
-    common_batch,
-    common_batch_tensor,
-    joined_shape,
+    broadcast_batch_dims,
+    broadcast_batch_shape,
+    concat_shape,
     product,
 )
 from weft_graph.linear_operators.operator import LinearOperator
@@ -78,25 +78,25 @@ class LinearOperatorToeplitz(LinearOperator):
         sizes = [value.dims for value in (self._col, self._row)]
         if sizes[0] is None or sizes[1] is None:
             return TensorShape(None)
-        lead = common_batch([TensorShape(dims[:-1]) for dims in sizes if dims is not None])
+        lead = broadcast_batch_dims([TensorShape(dims[:-1]) for dims in sizes if dims is not None])
         return TensorShape(None if lead is None else (*lead, sizes[0][-1], sizes[0][-1]))
 
     def _shape_tensor(self) -> Output:
         shapes = [out("Shape", [value]) for value in (self._col, self._row)]
         size = shapes[0][-1]
-        return joined_shape(common_batch_tensor([shape[:-1] for shape in shapes]), size, size)
+        return concat_shape(broadcast_batch_shape([shape[:-1] for shape in shapes]), size, size)
 
     def _to_dense(self) -> Output:
         size = out("Shape", [self._col])[-1]
         lead = self.batch_shape_tensor()
         sides = [
-            out("BroadcastTo", [value, joined_shape(lead, size)])
+            out("BroadcastTo", [value, concat_shape(lead, size)])
             for value in (self._col, self._row)
         ]
         # From the last of the row to its second, and then the column: element i - j + N - 1.
         line = out("ConcatV2", [[out("ReverseV2", [sides[1], [-1]])[..., :-1], sides[0]], -1])
-        places = out("Range", [0, size, 1])
-        steps = out("ExpandDims", [places, 1]) - places + size - 1
+        indices = out("Range", [0, size, 1])
+        steps = out("ExpandDims", [indices, 1]) - indices + size - 1
         return out("GatherV2", [line, steps, out("Rank", [line]) - 1])
 
     def _matmul(self, x: Output, adjoint: bool = False, adjoint_arg: bool = False) -> Output:

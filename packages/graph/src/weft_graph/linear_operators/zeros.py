@@ -9,7 +9,7 @@ from typing import Any
 from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.constant_value import constant_value_as_dims
 from weft_graph.ir.node import Output
-from weft_graph.linear_operators.dense import adjoint_of, joined_shape, product
+from weft_graph.linear_operators.dense import adjoint_of, concat_shape, product
 from weft_graph.linear_operators.operator import LinearOperator
 from weft_graph.ops import array
 from weft_graph.ops.random import shape_tensor
@@ -75,7 +75,7 @@ class LinearOperatorZeros(LinearOperator):
         return TensorShape((*lead, constant_int(self._rows), constant_int(self._columns)))
 
     def _shape_tensor(self) -> Output:
-        return joined_shape(self._lead, self._rows, self._columns)
+        return concat_shape(self._lead, self._rows, self._columns)
 
     def _to_dense(self) -> Output:
         return array.zeros(self.shape_tensor(), self.dtype)

@@ -13,7 +13,7 @@ from weft_graph.messages.function_imports import FUNCTIONAL
 from weft_graph.messages.graph_def import GRADIENT
 from weft_tensor import errors
 
-_SHOWN: Final = 10
+_MAX_SHOWN: Final = 10
 
 
 def safe_ops() -> frozenset[str]:
@@ -55,28 +55,30 @@ def refuse_other_ops(graph_def: proto.GraphDef, allowed_ops: Collection[str]) ->
     defined = {function.signature.name for function in graph_def.library.function}
     ops: dict[str, list[str]] = {}
     functions: dict[str, list[str]] = {}
-    for place, node in _nodes(graph_def):
+    for location, node in _nodes(graph_def):
         if node.op not in allowed_ops and node.op not in defined:
-            ops.setdefault(node.op, []).append(place)
-        for name in set(_called(node.attr.values())):
+            ops.setdefault(node.op, []).append(location)
+        for name in set(_called_functions(node.attr.values())):
             if name not in defined:
-                functions.setdefault(name, []).append(place)
+                functions.setdefault(name, []).append(location)
     for caller, name in _gradients(graph_def.library):
         if name not in defined:
             functions.setdefault(name, []).append(f"the gradient of {caller!r}")
     reasons = []
     if ops:
-        reasons.append(f"the graph has op types that are not in allowed_ops: {_listed(ops)}")
+        reasons.append(f"the graph has op types that are not in allowed_ops: {_format_uses(ops)}")
     if functions:
-        reasons.append(f"the graph calls functions that it does not define: {_listed(functions)}")
+        reasons.append(
+            f"the graph calls functions that it does not define: {_format_uses(functions)}"
+        )
     if reasons:
-        places = [
+        locations = [
             group_place
             for groups in (ops, functions)
             for group_places in groups.values()
             for group_place in group_places
         ]
-        details = {"ops": sorted(ops), "functions": sorted(functions), "nodes": places}
+        details = {"ops": sorted(ops), "functions": sorted(functions), "nodes": locations}
         raise errors.PermissionDeniedError("; ".join(reasons), details=details)
 
 
@@ -101,7 +103,7 @@ def _nodes(graph_def: proto.GraphDef) -> Iterator[tuple[str, proto.NodeDef]]:
             yield f"node {node.name!r} of the function {function.signature.name!r}", node
 
 
-def _called(attrs: Iterable[proto.AttrValue]) -> Iterator[str]:
+def _called_functions(attrs: Iterable[proto.AttrValue]) -> Iterator[str]:
     """Yield the names of the functions that attributes refer to."""
     waiting = list(attrs)
     while waiting:
@@ -122,12 +124,12 @@ def _gradients(library: proto.FunctionDefLibrary) -> Iterator[tuple[str, str]]:
             yield function.signature.name, name
 
 
-def _listed(places_by_name: dict[str, list[str]]) -> str:
+def _format_uses(places_by_name: dict[str, list[str]]) -> str:
     return ", ".join(
-        f"{name} ({_format_names(places)})" for name, places in sorted(places_by_name.items())
+        f"{name} ({_format_names(locations)})" for name, locations in sorted(places_by_name.items())
     )
 
 
 def _format_names(names: list[str]) -> str:
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - _MAX_SHOWN
+    return ", ".join(names[:_MAX_SHOWN]) + (f" and {more} more" if more > 0 else "")

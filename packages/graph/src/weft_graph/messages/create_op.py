@@ -26,7 +26,7 @@ def create_op(
     """Add a node, as `Graph.create_op` does."""
     op_def = lookup_op(op)
     attr_values = {key: _value(op_def, key, value) for key, value in attrs.items()}
-    node = create(op, _grouped(op_def, list(inputs), attr_values), attr_values, name)
+    node = create(op, _group_inputs(op_def, list(inputs), attr_values), attr_values, name)
     output_types = [output.dtype.base_dtype for output in node.outputs]
     if types is not None and output_types != [dtypes.as_dtype(dtype).base_dtype for dtype in types]:
         names = ", ".join(dtype.name for dtype in output_types)
@@ -46,7 +46,7 @@ def _value(op_def: OpDef, name: str, value: Any) -> Any:
     return attr_from_proto(value, kind, f"attribute {name}", Budget(size=value.ByteSize()))
 
 
-def _grouped(op_def: OpDef, inputs: list[Any], attrs: Mapping[str, Any]) -> list[Any]:
+def _group_inputs(op_def: OpDef, inputs: list[Any], attrs: Mapping[str, Any]) -> list[Any]:
     """Group inputs by argument; a list without a length attribute gets the remaining inputs."""
     groups: list[Any] = []
     for i, arg in enumerate(op_def.inputs):

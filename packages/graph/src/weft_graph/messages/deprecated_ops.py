@@ -30,7 +30,7 @@ def with_current_ops(graph_def: proto.GraphDef) -> proto.GraphDef:
     result = proto.GraphDef()
     result.CopyFrom(graph_def)
     new_nodes = _NewNodes(node.name for node in graph_def.node)
-    handles = {node.name for node in graph_def.node if _renamed_op(node.op) in _HANDLES}
+    handles = {node.name for node in graph_def.node if _current_op_name(node.op) in _HANDLES}
     for node in result.node:
         rule = rules[node.op]
         if rule is not None:
@@ -53,7 +53,7 @@ def _drop_shape(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
 def _rule_of(op: str) -> Rule | None:
     rule = _RULES.get(op)
     if rule is None and op.startswith("Experimental"):  # as datasets were called in 1.13 and 1.14
-        rule = _renamed(op.removeprefix("Experimental"))
+        rule = _rename_rule(op.removeprefix("Experimental"))
     return None if rule is None or _is_declared(op) else rule
 
 
@@ -128,21 +128,21 @@ def _replace_node(
 ) -> None:
     """Change the op of a node, keeping some of its attributes and adding new ones."""
     controls = [text for text in node.input if text.startswith("^")]
-    new_attrs = {key: _copied(node.attr[key]) for key in keep if key in node.attr}
-    new_attrs |= {key: _copied(value) for key, value in node.attr.items() if key.startswith("_")}
+    new_attrs = {key: _copy_attr(node.attr[key]) for key in keep if key in node.attr}
+    new_attrs |= {key: _copy_attr(value) for key, value in node.attr.items() if key.startswith("_")}
     node.op = op
     node.input[:] = [*inputs, *controls]
     node.ClearField("attr")
     _set(node, new_attrs | attrs)
 
 
-def _copied(value: proto.AttrValue) -> proto.AttrValue:
+def _copy_attr(value: proto.AttrValue) -> proto.AttrValue:
     copy = proto.AttrValue()
     copy.CopyFrom(value)
     return copy
 
 
-def _renamed(new: str) -> Rule:
+def _rename_rule(new: str) -> Rule:
     def rule(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
         node.op = new
 
@@ -165,7 +165,7 @@ def _append_input(new: str, value: bool | bytes) -> Rule:
 def _batch_norm(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
     """Convert to t * scale + (beta - m * scale), where all except t is usually constant."""
     t, mean, variance, beta, gamma = _data(node, 5)
-    kind = _copied(node.attr["T"])
+    kind = _copy_attr(node.attr["T"])
     epsilon = new_nodes.constant(node, node.attr["variance_epsilon"].f, kind.type)
     scale = new_nodes.add(node, "AddV2", [variance, epsilon], T=kind)
     scale = new_nodes.add(node, "Rsqrt", [scale], T=kind)
@@ -195,16 +195,16 @@ def _use_shape(new: str, position: int) -> Rule:
 
     def rule(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
         inputs = _data(node, 3)
-        kind = _copied(node.attr["T"])
+        kind = _copy_attr(node.attr["T"])
         inputs[position] = new_nodes.add(node, "Shape", [inputs[position]], T=kind)
         _replace_node(node, new, inputs, ["T", "strides", "padding", "dilations"])
 
     return rule
 
 
-def _padded_conv(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
+def _replace_padded_conv(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
     *image, paddings, kernel = _data(node, 4 if "Resize" in node.op else 3)
-    kind = _copied(node.attr["T"])
+    kind = _copy_attr(node.attr["T"])
     if len(image) > 1:  # it is resized to a size
         align = proto.AttrValue(b=node.attr["resize_align_corners"].b)
         resized = new_nodes.add(node, "ResizeBilinear", image, T=kind, align_corners=align)
@@ -218,9 +218,9 @@ def _padded_conv(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
     _replace_node(node, "Conv2D", [padded, kernel], ["T", "strides", "padding"])
 
 
-def _quantized_reshape(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
+def _replace_quantized_reshape(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
     value, shape, low, high = _data(node, 4)
-    kind, of_shape = _copied(node.attr["T"]), node.attr["Tshape"].type or proto.DT_INT32
+    kind, of_shape = _copy_attr(node.attr["T"]), node.attr["Tshape"].type or proto.DT_INT32
     reshaped = new_nodes.add(node, "Reshape", [value, shape], T=kind, Tshape=of_shape)
     kinds = proto.AttrValue()
     kinds.list.type.extend([kind.type, proto.DT_FLOAT, proto.DT_FLOAT])
@@ -234,7 +234,7 @@ def _update_rows(new: str) -> Rule:
         value, rows, updates = _data(node, 3)
         first, last = (new_nodes.constant(node, [n], proto.DT_INT32) for n in (0, -1))
         kinds = {"T": proto.DT_INT32, "Tdim": proto.DT_INT32}
-        shape = new_nodes.add(node, "Shape", [value], T=_copied(node.attr["T"]))
+        shape = new_nodes.add(node, "Shape", [value], T=_copy_attr(node.attr["T"]))
         count = new_nodes.add(
             node, "GatherV2", [shape, first, new_nodes.constant(node, 0, proto.DT_INT32)],
             Tparams=proto.DT_INT32, Tindices=proto.DT_INT32, Taxis=proto.DT_INT32,
@@ -310,7 +310,7 @@ _RENAMED_OPS: Final[dict[str, str]] = {
     **{f"TensorArray{op}{v}": f"TensorArray{op}V3" for op in _ARRAY_OPS for v in ("", "V2")},
 }
 _RULES: Final[dict[str, Rule]] = {
-    **{op: _renamed(new) for op, new in _RENAMED_OPS.items()},
+    **{op: _rename_rule(new) for op, new in _RENAMED_OPS.items()},
     "BatchDataset": _append_input("BatchDatasetV2", False),
     "BatchNormWithGlobalNormalization": _batch_norm,
     "BatchToSpace": _rename_blocks("BatchToSpaceND", "Tidx"),
@@ -318,14 +318,14 @@ _RULES: Final[dict[str, Rule]] = {
     "Conv3DBackpropInput": _use_shape("Conv3DBackpropInputV2", 0),
     "Empty": _empty,
     "FixedLengthRecordDataset": _append_input("FixedLengthRecordDatasetV2", b""),
-    "FusedPadConv2D": _padded_conv,
-    "FusedResizeAndPadConv2D": _padded_conv,
+    "FusedPadConv2D": _replace_padded_conv,
+    "FusedResizeAndPadConv2D": _replace_padded_conv,
     "InplaceAdd": _update_rows("TensorScatterAdd"),
     "InplaceSub": _update_rows("TensorScatterSub"),
     "InplaceUpdate": _update_rows("TensorScatterUpdate"),
     "PaddedBatchDataset": _append_input("PaddedBatchDatasetV2", False),
     "ParallelConcat": _parallel_concat,
-    "QuantizedReshape": _quantized_reshape,
+    "QuantizedReshape": _replace_quantized_reshape,
     "SpaceToBatch": _rename_blocks("SpaceToBatchND", "Tpaddings"),
     "SparseMatMul": _sparse_matmul,
     "Stack": _stack,
@@ -346,7 +346,7 @@ _ROUTES: Final = frozenset(
 )
 
 
-def _renamed_op(op: str) -> str:
+def _current_op_name(op: str) -> str:
     """Return the current name of a renamed op, or "" if it is not one."""
     return "StackV2" if op == "Stack" else _RENAMED_OPS.get(op, "")
 

@@ -14,7 +14,7 @@ from weft_tensor import errors
 FUNCTIONAL = frozenset({"Case", "If", "StatelessCase", "StatelessIf", "StatelessWhile", "While"})
 
 
-def prepared(graph_def: proto.GraphDef, library: Library) -> proto.GraphDef:
+def prepare_graph_def(graph_def: proto.GraphDef, library: Library) -> proto.GraphDef:
     """Convert all calls, functional conditionals and functional loops to call nodes.
 
     TensorFlow's older calls have the name of the function as op type.

@@ -20,7 +20,7 @@ from weft_graph.ir import thread_stacks
 from weft_graph.ir.library import Library
 from weft_graph.ir.node import Output
 from weft_graph.ops import array, comparison, identity, shapes
-from weft_graph.ops.control_flow import common_dims
+from weft_graph.ops.control_flow import broader_dims
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
@@ -41,7 +41,7 @@ def lowered(library: Library, op: str, attrs: dict[str, Any]) -> Function:
     function: Function | None = library.lowered.get(key)
     if function is None:
         functions = [library[name] for name in names]
-        with library.reserved("_".join([*names, kind.lower()])) as name:
+        with library.reserve_name("_".join([*names, kind.lower()])) as name:
             function = _build(library, name, kind, functions, attrs)
         library.add(function)
         library.lowered[key] = function
@@ -127,8 +127,8 @@ def _loop(
     types: list[DType] = [value.dtype.base_dtype for value in values]
     body.check_call(types, types)
     test.check_call(types, [dtypes.bool_])
-    changing = [i for i in range(len(values)) if not _hands_on(body, i)]
-    dims = [common_dims(values[i].dims, body.outputs[i].dims) for i in changing]
+    changing = [i for i in range(len(values)) if not _passes_through(body, i)]
+    dims = [broader_dims(values[i].dims, body.outputs[i].dims) for i in changing]
 
     def full(variables: Sequence[Output]) -> list[Output]:
         all_values = list(values)
@@ -136,10 +136,10 @@ def _loop(
             all_values[i] = variable
         return all_values
 
-    def goes_on(*variables: Output) -> Output:
+    def call_condition(*variables: Output) -> Output:
         return add_call(test, full(variables))[1][0]
 
-    def following(*variables: Output) -> list[Output]:
+    def call_body(*variables: Output) -> list[Output]:
         results = add_call(body, full(variables))[1]
         return [results[i] for i in changing]
 
@@ -149,8 +149,8 @@ def _loop(
             "would never end"
         )
     results = while_loop(
-        goes_on,
-        following,
+        call_condition,
+        call_body,
         [values[i] for i in changing],
         shape_invariants=list(dims),
         parallel_iterations=max(1, attrs.get("parallel_iterations", 10)),
@@ -159,7 +159,7 @@ def _loop(
     return full(results)
 
 
-def _hands_on(body: Function, position: int) -> bool:
+def _passes_through(body: Function, position: int) -> bool:
     output = body.outputs[position]
     while output.node.traits.identity and not output.node.controls:
         output = output.node.inputs[0]

@@ -20,7 +20,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.op_signature import REQUIRED
 from weft_graph.messages.attr_value import attr_from_proto, shape_from_proto
-from weft_graph.messages.function_imports import FUNCTIONAL, prepared
+from weft_graph.messages.function_imports import FUNCTIONAL, prepare_graph_def
 from weft_graph.messages.function_writer import CAPTURED, CONTEXTS, RESULTS, SHAPES, ports
 from weft_graph.messages.graph_def import GRADIENT
 from weft_graph.messages.node_reader import add_all, refuse_unknown_ops
@@ -28,7 +28,7 @@ from weft_graph.messages.tensor_proto import Budget, dtype_from_proto
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims
 
-_OWN: Final = frozenset({RESULTS, CAPTURED, CONTEXTS, GRADIENT})
+_OWN_ATTRS: Final = frozenset({RESULTS, CAPTURED, CONTEXTS, GRADIENT})
 _TENSOR = re.compile(r"(?P<node>[^:^]+)(?::(?P<arg>[A-Za-z][A-Za-z0-9_]*):(?P<place>[0-9]{1,9}))?")
 
 
@@ -124,7 +124,7 @@ class _Reader:
             captured_count=captured,
             input_names=list(self._arguments),
             output_names=[arg.name for arg in definition.signature.output_arg],
-            attrs={key: value for key, value in attrs.items() if key not in _OWN},
+            attrs={key: value for key, value in attrs.items() if key not in _OWN_ATTRS},
             gradient_name=attrs.get(GRADIENT),
         )
         function.__dict__["definition"] = definition
@@ -205,7 +205,7 @@ class _Reader:
         message.node.extend(self._definition.node_def)
         self._check_nodes(message)
         calls = self._results_of_calls(message)
-        message = prepared(message, self._library)
+        message = prepare_graph_def(message, self._library)
         refuse_unknown_ops(message, self._library)
         self._ports = {
             node.name: {
@@ -218,7 +218,7 @@ class _Reader:
             values[f"{name}:0"] = output
             values[f"^{name}"] = output.node
         for node in message.node:
-            inputs = [self._plain(text, node.name) for text in node.input]
+            inputs = [self._to_graph_name(text, node.name) for text in node.input]
             del node.input[:]
             node.input.extend(inputs)
             self._part_from_arguments(node)
@@ -283,11 +283,11 @@ class _Reader:
             attrs = {key: value or 0 for key, value in attrs.items()}
         return ports(op_def, attrs)
 
-    def _plain(self, text: str, user: str) -> str:
+    def _to_graph_name(self, text: str, user: str) -> str:
         """Return the name of an input in graph notation, node:port."""
         if text.startswith("^"):
             if text[1:] not in self._ports and text[1:] not in self._arguments:
-                raise _dangling(text, user)
+                raise _dangling_input_error(text, user)
             return text
         match = _TENSOR.fullmatch(text)
         name = match["node"] if match is not None else ""
@@ -295,19 +295,19 @@ class _Reader:
             return f"{name}:0"
         ports = self._ports.get(name)
         if match is None or ports is None:
-            raise _dangling(text, user)
+            raise _dangling_input_error(text, user)
         if match["arg"] is None:
             if len(ports) != 1:
-                raise _dangling(text, user)
+                raise _dangling_input_error(text, user)
             return f"{name}:0"
         port = ports.get((match["arg"], int(match["place"])))
         if port is None:
-            raise _dangling(text, user)
+            raise _dangling_input_error(text, user)
         return f"{name}:{port}"
 
     def _output(self, arg: Any) -> Output:
         """Return the value of a result."""
-        text = self._plain(self._definition.ret[arg.name], f"output {arg.name}")
+        text = self._to_graph_name(self._definition.ret[arg.name], f"output {arg.name}")
         name, _, port = text.rpartition(":")
         output = self._arguments.get(name)
         if output is None:
@@ -348,7 +348,7 @@ class _Reader:
         restore(self._graph, records, nodes.__getitem__)
 
     def _record(self, row: Any) -> ContextRecord:
-        def place(name: Any) -> int:
+        def index_of(name: Any) -> int:
             if name == "":
                 return -1
             place_node = self._nodes.get(name) if isinstance(name, str) else None
@@ -362,7 +362,7 @@ class _Reader:
             value = _field(row, key, list)
             if len(value) != 2 or type(value[1]) is not int:
                 raise errors.InvalidArgumentError(f"{CONTEXTS}: {key} must be a tensor")
-            return place(value[0]), value[1]
+            return index_of(value[0]), value[1]
 
         return ContextRecord(
             _field(row, "name", str),
@@ -370,22 +370,22 @@ class _Reader:
             outer=_field(row, "outer", str),
             forward=_field(row, "forward", str),
             partner=_field(row, "partner", str),
-            pivot=place(_field(row, "pivot", str)),
+            pivot=index_of(_field(row, "pivot", str)),
             pred=port("pred"),
             maximum=port("maximum"),
             parallel_iterations=_field(row, "parallel_iterations", int),
             back_prop=_field(row, "back_prop", bool),
             swap_memory=_field(row, "swap_memory", bool),
-            variables=_places(_field(row, "variables", list), place),
-            members=_places(_field(row, "members", list), place),
+            variables=_positions(_field(row, "variables", list), index_of),
+            members=_positions(_field(row, "members", list), index_of),
         )
 
 
-def _places(names: Sequence[Any], place: Any) -> list[int]:
-    places = [place(name) for name in names]
-    if -1 in places:
+def _positions(names: Sequence[Any], index_of: Any) -> list[int]:
+    positions = [index_of(name) for name in names]
+    if -1 in positions:
         raise errors.InvalidArgumentError(f"{CONTEXTS} does not name a node")
-    return places
+    return positions
 
 
 def _field(row: Any, key: str, kind: type) -> Any:
@@ -397,7 +397,7 @@ def _field(row: Any, key: str, kind: type) -> Any:
     return value
 
 
-def _dangling(text: str, user: str) -> errors.InvalidArgumentError:
+def _dangling_input_error(text: str, user: str) -> errors.InvalidArgumentError:
     return errors.InvalidArgumentError(
         f"{user!r} takes {text!r}, which is neither an input of the function nor an output of a "
         "node",

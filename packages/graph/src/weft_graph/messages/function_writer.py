@@ -56,13 +56,13 @@ class _Writer:
     def __init__(self, function: Function) -> None:
         self._function = function
         self._message = proto.FunctionDef()
-        self._nodes = self._needed()
+        self._nodes = self._nodes_to_write()
         self._used_names = {node.name for node in self._nodes}
         self._names: dict[Output, str] = {}
         self._ports: dict[Node, list[tuple[str, int]]] = {}
         self._results = {output.node for output in function.outputs}
 
-    def _needed(self) -> list[Node]:
+    def _nodes_to_write(self) -> list[Node]:
         """Return the nodes to write, including all nodes of the contexts that contain them."""
         function = self._function
         members = dict.fromkeys(function.nodes)
@@ -118,18 +118,20 @@ class _Writer:
         used_names: set[str] = set()
         for i, output in enumerate(function.outputs):
             output_name = function.output_names[i] if i < len(function.output_names) else ""
-            name = _unused(output_name or _plain(output.node.name) or "output", used_names)
+            name = _unused_name(
+                output_name or _to_argument_name(output.node.name) or "output", used_names
+            )
             arg = message.signature.output_arg.add(name=name)
             arg.type = output.dtype.base_dtype.as_datatype_enum
             message.ret[name] = self._tensor(output)
         used_names = set()
         for node in function.effects:
-            name = _unused(_plain(node.name) or "effect", used_names)
+            name = _unused_name(_to_argument_name(node.name) or "effect", used_names)
             message.signature.control_output.append(name)
             message.control_ret[name] = node.name
 
     def _argument_name(self, preferred: str, otherwise: str) -> str:
-        return _unused(_plain(preferred) or otherwise, self._used_names)
+        return _unused_name(_to_argument_name(preferred) or otherwise, self._used_names)
 
     # ------------------------------------------------------------------ nodes
 
@@ -155,8 +157,8 @@ class _Writer:
             port_names = self._ports.get(node)
             if port_names is None:
                 port_names = self._ports[node] = ports(node.op_def, node.attrs)
-            arg, place = port_names[output.index]
-            name = self._names[output] = f"{node.name}:{arg}:{place}"
+            arg, position = port_names[output.index]
+            name = self._names[output] = f"{node.name}:{arg}:{position}"
         return name
 
     # ------------------------------------------------------------------ attributes
@@ -182,8 +184,8 @@ class _Writer:
         if not records:
             return ""
 
-        def node(place: int) -> str:
-            return graph.nodes[place].name if place >= 0 else ""
+        def node(position: int) -> str:
+            return graph.nodes[position].name if position >= 0 else ""
 
         rows = [
             {
@@ -214,13 +216,13 @@ class _Writer:
                 row[key][0] = names.get(row[key][0], row[key][0])
 
 
-def _plain(name: str) -> str:
+def _to_argument_name(name: str) -> str:
     """Convert a name to a valid argument name: lowercase letters, digits and underscores."""
     text = re.sub(r"[^a-z0-9_]", "_", name.rpartition("/")[2].lower()).strip("_")
     return f"n{text}" if text[:1].isdigit() else text
 
 
-def _unused(base_name: str, used_names: set[str]) -> str:
+def _unused_name(base_name: str, used_names: set[str]) -> str:
     name, number = base_name, 0
     while name in used_names:
         number += 1

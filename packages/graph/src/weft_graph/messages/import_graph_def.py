@@ -11,13 +11,13 @@ from typing import Any
 from weft_graph import proto
 from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.default_graph import get_default_graph
-from weft_graph.ir.gc_pause import paused_gc
+from weft_graph.ir.gc_pause import pause_gc
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.library import LazyFunction
 from weft_graph.ir.node import Node, Output
 from weft_graph.messages.allowed_ops import refuse_other_ops
 from weft_graph.messages.deprecated_ops import with_current_ops
-from weft_graph.messages.function_imports import prepared
+from weft_graph.messages.function_imports import prepare_graph_def
 from weft_graph.messages.graph_def import (
     GRAPH_DEF_VERSION,
     GRAPH_DEF_VERSION_MIN_PRODUCER,
@@ -70,7 +70,7 @@ def import_graph_def(
     """
     del op_dict
     importer = add_graph_def(graph_def, input_map, name, producer_op_list, allowed_ops)
-    read_after_updates(importer.added)
+    read_after_updates(importer.new_nodes)
     return None if return_elements is None else [importer.element(e) for e in return_elements]
 
 
@@ -98,11 +98,11 @@ def add_graph_def(
     if allowed_ops is not None:
         refuse_other_ops(graph_def, allowed_ops)
     functions = _functions(graph_def)
-    with _scope(graph, name) as scope, graph.functions.joining(functions):
-        values = _mapped_inputs(input_map or {}, scope)
-        graph_def = prepared(graph_def, graph.functions)
+    with _scope(graph, name) as scope, graph.functions.add_entries(functions):
+        values = _canonicalize_input_map(input_map or {}, scope)
+        graph_def = prepare_graph_def(graph_def, graph.functions)
         importer = Importer(graph, graph_def, scope, values, producer_op_list)
-        with paused_gc(), _only_import_scopes(graph), graph.under_construction():
+        with pause_gc(), _without_outer_scopes(graph), graph.under_construction():
             importer.parse()
             importer.add_nodes()
             if original.HasField("versions"):
@@ -143,7 +143,7 @@ def _scope(graph: Graph, name: str | None) -> Iterator[str]:
 
 
 @contextmanager
-def _only_import_scopes(graph: Graph) -> Iterator[None]:
+def _without_outer_scopes(graph: Graph) -> Iterator[None]:
     """Leave the scopes that must not apply to imported nodes: colocation, attributes, gradients."""
     scopes = graph.scopes
     before = scopes.colocations, scopes.attrs, scopes.overrides, scopes.devices
@@ -154,7 +154,7 @@ def _only_import_scopes(graph: Graph) -> Iterator[None]:
         scopes.colocations, scopes.attrs, scopes.overrides, scopes.devices = before
 
 
-def _mapped_inputs(input_map: Mapping[str, Any], scope: str) -> dict[str, Any]:
+def _canonicalize_input_map(input_map: Mapping[str, Any], scope: str) -> dict[str, Any]:
     """Return `input_map` with canonical keys, and with outputs and nodes as values."""
     if not isinstance(input_map, Mapping):
         raise errors.InvalidTypeError(

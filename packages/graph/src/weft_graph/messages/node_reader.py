@@ -10,9 +10,9 @@ from typing import Any
 from weft_graph import proto
 from weft_graph.ir.builder import user_line
 from weft_graph.ir.checks import Signature, check_attrs, check_name, infer_shapes
-from weft_graph.ir.gc_pause import paused_gc
+from weft_graph.ir.gc_pause import pause_gc
 from weft_graph.ir.graph import Graph, device_string
-from weft_graph.ir.later_attrs import changes_nothing, informative
+from weft_graph.ir.later_attrs import has_no_effect, informative
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.op_signature import REQUIRED, OpDef
@@ -35,7 +35,7 @@ def add_all(graph: Graph, graph_def: proto.GraphDef, values: dict[str, Any]) -> 
     Raises: as `import_graph_def`.
     """
     importer = Importer(graph, graph_def, "", values, None, all_used=False)
-    with paused_gc(), graph.under_construction():
+    with pause_gc(), graph.under_construction():
         importer.parse()
         importer.add_nodes()
     return {name: parsed.node for name, parsed in importer.nodes.items() if parsed.node}
@@ -135,7 +135,7 @@ class Importer:
         self.producer = {op.name: op for op in producer.op} if producer is not None else {}
 
     @property
-    def added(self) -> list[Node]:
+    def new_nodes(self) -> list[Node]:
         """The new nodes."""
         return [parsed.node for parsed in self.order if parsed.node is not None]
 
@@ -219,7 +219,7 @@ class Importer:
             return False
         if field == "list":
             return not message.list.ListFields()
-        return changes_nothing(op, name, getattr(message, field))
+        return has_no_effect(op, name, getattr(message, field))
 
     def _check_names(self) -> set[str]:
         """Reject unknown inputs; return the used keys of the input map."""

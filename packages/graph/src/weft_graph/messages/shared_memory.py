@@ -90,12 +90,12 @@ class _Reader:
         reference = cache(reference)
         for user in value.consumers():
             if is_constant_enter(user):
-                self.renew(user.outputs[0], partial(_entered, reference, user))
+                self.renew(user.outputs[0], partial(_enter_reference, reference, user))
             elif self._is_late(user):
                 self._read_for(user, value, reference())
             elif user.role is Role.SWITCH:
                 for side in user.outputs:
-                    self.renew(side, partial(_switched, reference, side))
+                    self.renew(side, partial(_switch_reference, reference, side))
             elif user.traits.identity:
                 self.renew(user.outputs[0], reference)
 
@@ -103,7 +103,7 @@ class _Reader:
         before = [source.node for source in user.inputs if source is not value]
         late = [node for node in (*before, *user.controls) if self._is_late(node)]
         graph = user.graph
-        with _named_after(user, value.node.context), graph.control_dependencies(late):
+        with _create_like(user, value.node.context), graph.control_dependencies(late):
             fresh_read = reads.read(reference)
         for position, source in enumerate(user.inputs):
             if source is value:
@@ -114,20 +114,20 @@ def _itself(reference: Output) -> Output:
     return reference
 
 
-def _entered(reference: Callable[[], Output], enter: Node) -> Output:
+def _enter_reference(reference: Callable[[], Output], enter: Node) -> Output:
     """Return the reference in the loop that a value enters."""
     attrs = enter.attrs
-    with _named_after(enter, _enclosing_context(enter)):
+    with _create_like(enter, _enclosing_context(enter)):
         frame, parallel = attrs["frame_name"], attrs["parallel_iterations"]
         inside = primitives.enter(reference(), frame, True, parallel)
     inside.node.context = enter.context
     return inside
 
 
-def _switched(reference: Callable[[], Output], side: Output) -> Output:
+def _switch_reference(reference: Callable[[], Output], side: Output) -> Output:
     """Return the reference in the branch that a value enters."""
     switch = side.node
-    with _named_after(switch, _enclosing_context(switch)):
+    with _create_like(switch, _enclosing_context(switch)):
         sides = primitives.switch(reference(), switch.inputs[1])
     sides[0].node.context = switch.context
     return sides[side.index]
@@ -139,7 +139,7 @@ def _enclosing_context(node: Node) -> Context | None:
 
 
 @contextmanager
-def _named_after(node: Node, context: Context | None) -> Iterator[None]:
+def _create_like(node: Node, context: Context | None) -> Iterator[None]:
     """Create new nodes in a context, named after an existing node."""
     graph = node.graph
     with graph.scopes.inside(context), graph.name_scope(node.name + "/"):

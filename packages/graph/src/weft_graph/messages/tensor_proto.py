@@ -257,7 +257,7 @@ def _variants_from_proto(tensor: proto.TensorProto, location: str, budget: Budge
     messages = list(tensor.variant_val)
     if tensor.tensor_content:
         messages = [
-            _parsed_variant(item, location)
+            _parse_variant(item, location)
             for item in _strings_from_content(tensor.tensor_content, count, location)
         ]
     if len(messages) != count:
@@ -273,7 +273,7 @@ def _variants_from_proto(tensor: proto.TensorProto, location: str, budget: Budge
     return result.reshape(shape)
 
 
-def _parsed_variant(data: bytes, location: str) -> proto.VariantTensorDataProto:
+def _parse_variant(data: bytes, location: str) -> proto.VariantTensorDataProto:
     from google.protobuf.message import DecodeError
 
     try:

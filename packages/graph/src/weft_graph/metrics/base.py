@@ -22,7 +22,7 @@ from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.collections_keys import GraphKeys, add_to_collections
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
-from weft_graph.nn.weights import match_ranks, required_broadcast, spread
+from weft_graph.nn.weights import broadcast_checks, match_ranks, spread
 from weft_graph.ops import array, casting, identity, shapes, state
 from weft_graph.ops.reduction import reduce_sum
 from weft_graph.variables.base import Variable, VariableAggregation, VariableSynchronization
@@ -70,7 +70,7 @@ def collect(value: Any, update: Any, metrics_collections: Any, updates_collectio
     return value, update
 
 
-def aligned(
+def align_ranks(
     labels: Any, predictions: Any, weights: Any = None
 ) -> tuple[Output, Output, Output | None]:
     """Match the ranks of labels, predictions and weights by dropping last axes of size 1.
@@ -90,14 +90,14 @@ def aligned(
     return labels, predictions, factor
 
 
-def weighted(values: Output, weights: Any) -> tuple[Output, Output | None]:
+def apply_weights(values: Output, weights: Any) -> tuple[Output, Output | None]:
     """Return values times weights, and the weights broadcast to the values, or None."""
     if weights is None:
         return values, None
     factor = casting.cast(convert_to_tensor(weights), values.dtype)
     _, values, matched = match_ranks(values, values, factor, expand_weights=True)
     assert matched is not None
-    with get_default_graph().control_dependencies(required_broadcast(matched, values)):
+    with get_default_graph().control_dependencies(broadcast_checks(matched, values)):
         full = spread(matched, values)
     return out("Mul", [values, full]), full
 
@@ -107,7 +107,7 @@ def ratio(numerator: Any, denominator: Any, name: str) -> Output:
     return out("DivNoNan", [numerator, out("Maximum", [denominator, 0.0])], name=name)
 
 
-def _checked_scope(products: Output, weights: Output | None) -> AbstractContextManager[Any]:
+def _scope_with_checks(products: Output, weights: Output | None) -> AbstractContextManager[Any]:
     """Open a scope in which updates run only after the checks of the weights."""
     waits = [] if weights is None else [products]
     return get_default_graph().control_dependencies(waits)
@@ -145,13 +145,13 @@ def mean(
         values = casting.cast(convert_to_tensor(values), dtypes.float32)
         total = metric_variable([], dtypes.float32, name="total")
         count = metric_variable([], dtypes.float32, name="count")
-        products, full = weighted(values, weights)
+        products, full = apply_weights(values, weights)
         if full is None:
             count_increment = casting.cast(shapes.size(values), dtypes.float32)
         else:
             count_increment = reduce_sum(full)
         new_total = accumulate(total, reduce_sum(products))
-        with _checked_scope(products, full):
+        with _scope_with_checks(products, full):
             new_count = accumulate(count, count_increment)
         value = ratio(total, count, "value")
         update = ratio(new_total, new_count, "update_op")
@@ -190,9 +190,9 @@ def mean_tensor(
         shape = [size or 0 for size in values.dims]
         total = metric_variable(shape, dtypes.float32, name="total_tensor")
         count = metric_variable(shape, dtypes.float32, name="count_tensor")
-        products, full = weighted(values, weights)
+        products, full = apply_weights(values, weights)
         new_total = accumulate(total, products)
-        with _checked_scope(products, full):
+        with _scope_with_checks(products, full):
             new_count = accumulate(count, array.ones_like(values) if full is None else full)
         value = ratio(total, count, "value")
         update = ratio(new_total, new_count, "update_op")
@@ -209,7 +209,7 @@ def _mean_of(
     collections: tuple[Any, Any],
 ) -> Metric:
     """Return the mean of an error function of float32 labels and predictions."""
-    labels, predictions, factor = aligned(labels, predictions, weights)
+    labels, predictions, factor = align_ranks(labels, predictions, weights)
     labels = casting.cast(labels, dtypes.float32)
     predictions = casting.cast(predictions, dtypes.float32)
     return mean(error(labels, predictions), factor, *collections, name or default)
@@ -238,7 +238,7 @@ def accuracy(
       ...     print(round(float(session.run(update)), 3))
       0.667
     """
-    labels, predictions, factor = aligned(labels, predictions, weights)
+    labels, predictions, factor = align_ranks(labels, predictions, weights)
     if labels.dtype.base_dtype is not predictions.dtype.base_dtype:
         predictions = casting.cast(predictions, labels.dtype.base_dtype)
     correct = casting.cast(out("Equal", [predictions, labels]), dtypes.float32)
@@ -270,8 +270,8 @@ def mean_absolute_error(
     def error(labels: Output, predictions: Output) -> Output:
         return out("Abs", [out("Sub", [predictions, labels])])
 
-    places = metrics_collections, updates_collections
-    return _mean_of(name, "mean_absolute_error", labels, predictions, weights, error, places)
+    collections = metrics_collections, updates_collections
+    return _mean_of(name, "mean_absolute_error", labels, predictions, weights, error, collections)
 
 
 def mean_squared_error(
@@ -299,8 +299,8 @@ def mean_squared_error(
     def error(labels: Output, predictions: Output) -> Output:
         return out("SquaredDifference", [labels, predictions])
 
-    places = metrics_collections, updates_collections
-    return _mean_of(name, "mean_squared_error", labels, predictions, weights, error, places)
+    collections = metrics_collections, updates_collections
+    return _mean_of(name, "mean_squared_error", labels, predictions, weights, error, collections)
 
 
 def root_mean_squared_error(
@@ -359,8 +359,8 @@ def mean_relative_error(
     def error(labels: Output, predictions: Output) -> Output:
         return out("DivNoNan", [out("Abs", [out("Sub", [labels, predictions])]), scale])
 
-    places = metrics_collections, updates_collections
-    return _mean_of(name, "mean_relative_error", labels, predictions, weights, error, places)
+    collections = metrics_collections, updates_collections
+    return _mean_of(name, "mean_relative_error", labels, predictions, weights, error, collections)
 
 
 def mean_cosine_distance(
@@ -386,7 +386,7 @@ def mean_cosine_distance(
       ...     np.round(session.run(value), 3)
       np.float32(1.0)
     """
-    labels, predictions, factor = aligned(labels, predictions, weights)
+    labels, predictions, factor = align_ranks(labels, predictions, weights)
     labels = casting.cast(labels, dtypes.float32)
     products = out("Mul", [casting.cast(predictions, dtypes.float32), labels])
     cosines = reduce_sum(products, [dim], keepdims=True)
@@ -420,8 +420,8 @@ def percentage_below(
       np.float32(0.5)
     """
     below = casting.cast(out("Less", [convert_to_tensor(values), threshold]), dtypes.float32)
-    places = metrics_collections, updates_collections
-    return mean(below, weights, *places, name or "percentage_below_threshold")
+    collections = metrics_collections, updates_collections
+    return mean(below, weights, *collections, name or "percentage_below_threshold")
 
 
 def current(variable: Variable, name: str | None = None) -> Output:

@@ -55,21 +55,21 @@ def confusion_matrix(
             largest = out("Maximum", [reduce_max(predictions), reduce_max(labels)])
             num_classes = largest + 1
         count = casting.cast(convert_to_tensor(num_classes), dtypes.int64)
-        labels, predictions = _checked(labels, predictions, count)
+        labels, predictions = _check_labels(labels, predictions, count)
         kind = dtypes.as_dtype(dtype)
         if weights is None:
             values = array.ones_like(predictions, dtype=kind)
         else:
             values = casting.cast(convert_to_tensor(weights), kind)
-        places = out("AddV2", [out("Mul", [labels, count]), predictions])
-        flat = out("UnsortedSegmentSum", [values, places, count * count])
+        indices = out("AddV2", [out("Mul", [labels, count]), predictions])
+        flat = out("UnsortedSegmentSum", [values, indices, count * count])
         result = shapes.reshape(flat, out("Pack", [[count, count]]))
         if isinstance(num_classes, int):
             result.set_shape([num_classes, num_classes])
         return result
 
 
-def _checked(labels: Output, predictions: Output, count: Output) -> tuple[Output, Output]:
+def _check_labels(labels: Output, predictions: Output, count: Output) -> tuple[Output, Output]:
     """Return labels and predictions after assertions at run time that they are in range."""
     checked = []
     for name, value in (("labels", labels), ("predictions", predictions)):
@@ -82,7 +82,7 @@ def _checked(labels: Output, predictions: Output, count: Output) -> tuple[Output
     return checked[0], checked[1]
 
 
-def _streamed_matrix(
+def _update_confusion_matrix(
     labels: Any, predictions: Any, num_classes: int, weights: Any
 ) -> tuple[Output, Output]:
     """Return the confusion matrix so far, float64, and its update."""
@@ -124,7 +124,7 @@ def mean_iou(
       np.float32(0.5)
     """
     with variable_scope(name, "mean_iou", (predictions, labels, weights)):
-        matrix, update = _streamed_matrix(labels, predictions, num_classes, weights)
+        matrix, update = _update_confusion_matrix(labels, predictions, num_classes, weights)
         rows, columns, num_correct = _margins(matrix)
         union = rows + columns - num_correct
         present = casting.cast(out("NotEqual", [union, 0.0]), dtypes.float32)

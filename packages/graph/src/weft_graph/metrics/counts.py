@@ -19,11 +19,11 @@ from weft_graph.ir.node import Output
 from weft_graph.metrics.base import (
     Metric,
     accumulate,
-    aligned,
+    align_ranks,
+    apply_weights,
     collect,
     current,
     metric_variable,
-    weighted,
 )
 from weft_graph.ops import casting
 from weft_graph.ops.reduction import reduce_sum
@@ -42,9 +42,9 @@ def _count(
 ) -> Metric:
     """Sum the weights of the examples whose label and prediction equal `outcome`."""
     with variable_scope(name, default, (predictions, labels, weights)):
-        labels, predictions, factor = aligned(labels, predictions, weights)
+        labels, predictions, factor = align_ranks(labels, predictions, weights)
         matches = out("LogicalAnd", [_is(labels, outcome[0]), _is(predictions, outcome[1])])
-        values, _ = weighted(casting.cast(matches, dtypes.float32), factor)
+        values, _ = apply_weights(casting.cast(matches, dtypes.float32), factor)
         count = metric_variable([], dtypes.float32, name="count")
         value = current(count)
         update = accumulate(count, reduce_sum(values))
@@ -81,9 +81,9 @@ def true_positives(
       ...     print(round(float(session.run(update)), 3))
       2.0
     """
-    places = metrics_collections, updates_collections
+    collections = metrics_collections, updates_collections
     outcome = True, True
-    return _count("true_positives", labels, predictions, weights, places, name, outcome)
+    return _count("true_positives", labels, predictions, weights, collections, name, outcome)
 
 
 def false_positives(
@@ -107,9 +107,9 @@ def false_positives(
       ...     print(round(float(session.run(update)), 3))
       1.0
     """
-    places = metrics_collections, updates_collections
+    collections = metrics_collections, updates_collections
     outcome = False, True
-    return _count("false_positives", labels, predictions, weights, places, name, outcome)
+    return _count("false_positives", labels, predictions, weights, collections, name, outcome)
 
 
 def true_negatives(
@@ -133,9 +133,9 @@ def true_negatives(
       ...     print(round(float(session.run(update)), 3))
       1.0
     """
-    places = metrics_collections, updates_collections
+    collections = metrics_collections, updates_collections
     outcome = False, False
-    return _count("true_negatives", labels, predictions, weights, places, name, outcome)
+    return _count("true_negatives", labels, predictions, weights, collections, name, outcome)
 
 
 def false_negatives(
@@ -159,9 +159,9 @@ def false_negatives(
       ...     print(round(float(session.run(update)), 3))
       1.0
     """
-    places = metrics_collections, updates_collections
+    collections = metrics_collections, updates_collections
     outcome = True, False
-    return _count("false_negatives", labels, predictions, weights, places, name, outcome)
+    return _count("false_negatives", labels, predictions, weights, collections, name, outcome)
 
 
 def share(part: Any, remainder: Any, name: str | None = None) -> Output:
@@ -208,8 +208,8 @@ def precision(
       ...     print(round(float(session.run(update)), 3))
       0.667
     """
-    places = metrics_collections, updates_collections
-    return _share_of("precision", false_positives, labels, predictions, weights, places, name)
+    collections = metrics_collections, updates_collections
+    return _share_of("precision", false_positives, labels, predictions, weights, collections, name)
 
 
 def recall(
@@ -233,5 +233,5 @@ def recall(
       ...     print(round(float(session.run(update)), 3))
       0.5
     """
-    places = metrics_collections, updates_collections
-    return _share_of("recall", false_negatives, labels, predictions, weights, places, name)
+    collections = metrics_collections, updates_collections
+    return _share_of("recall", false_negatives, labels, predictions, weights, collections, name)

@@ -19,7 +19,14 @@ from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
-from weft_graph.metrics.base import Metric, accumulate, collect, current, metric_variable, weighted
+from weft_graph.metrics.base import (
+    Metric,
+    accumulate,
+    apply_weights,
+    collect,
+    current,
+    metric_variable,
+)
 from weft_graph.metrics.counts import share
 from weft_graph.ops import array, casting, shapes
 from weft_graph.ops.reduction import argmax, argmin, reduce_sum
@@ -49,7 +56,7 @@ def _counts(
     labels = casting.cast(convert_to_tensor(labels), dtypes.bool_)
     factor = None
     if weights is not None:
-        _, full = weighted(array.ones_like(predictions), weights)
+        _, full = apply_weights(array.ones_like(predictions), weights)
         assert full is not None
         factor = shapes.reshape(full, [1, -1])
     values = shapes.reshape(predictions, [1, -1])
@@ -111,8 +118,8 @@ def true_positives_at_thresholds(
       ...     session.run(value)
       array([2., 1.], dtype=float32)
     """
-    places = metrics_collections, updates_collections
-    return _threshold_metric("tp", labels, predictions, thresholds, weights, places, name)
+    collections = metrics_collections, updates_collections
+    return _threshold_metric("tp", labels, predictions, thresholds, weights, collections, name)
 
 
 def false_negatives_at_thresholds(
@@ -138,8 +145,8 @@ def false_negatives_at_thresholds(
       ...     session.run(value)
       array([0., 1.], dtype=float32)
     """
-    places = metrics_collections, updates_collections
-    return _threshold_metric("fn", labels, predictions, thresholds, weights, places, name)
+    collections = metrics_collections, updates_collections
+    return _threshold_metric("fn", labels, predictions, thresholds, weights, collections, name)
 
 
 def true_negatives_at_thresholds(
@@ -165,8 +172,8 @@ def true_negatives_at_thresholds(
       ...     session.run(value)
       array([0., 1.], dtype=float32)
     """
-    places = metrics_collections, updates_collections
-    return _threshold_metric("tn", labels, predictions, thresholds, weights, places, name)
+    collections = metrics_collections, updates_collections
+    return _threshold_metric("tn", labels, predictions, thresholds, weights, collections, name)
 
 
 def false_positives_at_thresholds(
@@ -192,11 +199,11 @@ def false_positives_at_thresholds(
       ...     session.run(value)
       array([1., 0.], dtype=float32)
     """
-    places = metrics_collections, updates_collections
-    return _threshold_metric("fp", labels, predictions, thresholds, weights, places, name)
+    collections = metrics_collections, updates_collections
+    return _threshold_metric("fp", labels, predictions, thresholds, weights, collections, name)
 
 
-def _share_at(
+def _share_at_thresholds(
     default: str,
     other: str,
     labels: Any,
@@ -235,9 +242,11 @@ def precision_at_thresholds(
       ...     np.round(session.run(value), 3)
       array([0.5, 1. ], dtype=float32)
     """
-    places = metrics_collections, updates_collections
+    collections = metrics_collections, updates_collections
     default = "precision_at_thresholds"
-    return _share_at(default, "fp", labels, predictions, thresholds, weights, places, name)
+    return _share_at_thresholds(
+        default, "fp", labels, predictions, thresholds, weights, collections, name
+    )
 
 
 def recall_at_thresholds(
@@ -263,15 +272,17 @@ def recall_at_thresholds(
       ...     np.round(session.run(value), 3)
       array([1. , 0.5], dtype=float32)
     """
-    places = metrics_collections, updates_collections
+    collections = metrics_collections, updates_collections
     default = "recall_at_thresholds"
-    return _share_at(default, "fn", labels, predictions, thresholds, weights, places, name)
+    return _share_at_thresholds(
+        default, "fn", labels, predictions, thresholds, weights, collections, name
+    )
 
 
 # ------------------------------------------------------------------------------ curves
 
 
-def _spaced_thresholds(count: int) -> list[float]:
+def _make_thresholds(count: int) -> list[float]:
     """Return `count` thresholds from just below 0 to just above 1."""
     inner = [(i + 1) / (count - 1) for i in range(count - 2)]
     return [-_EDGE, *inner, 1 + _EDGE]
@@ -321,7 +332,7 @@ def auc(
             f"summation_method must be one of {methods} for {curve}, got {summation_method!r}"
         )
     if thresholds is None:
-        edges = _spaced_thresholds(num_thresholds)
+        edges = _make_thresholds(num_thresholds)
     else:
         edges = [-_EDGE, *sorted(thresholds), 1 + _EDGE]
     with variable_scope(name, "auc", (labels, predictions, weights)):
@@ -334,7 +345,7 @@ def auc(
 def _area(counts: Any, curve: str, method: str, name: str) -> Output:
     tp, fn, tn, fp = [convert_to_tensor(counts[kind]) for kind in ("tp", "fn", "tn", "fp")]
     if method == "careful_interpolation":
-        return _interpolated(tp, fn, fp, name)
+        return _interpolate_area(tp, fn, fp, name)
     epsilon = 1e-6
     recall = (tp + epsilon) / (tp + fn + epsilon)
     if curve == "ROC":
@@ -350,7 +361,7 @@ def _area(counts: Any, curve: str, method: str, name: str) -> Output:
     return reduce_sum(out("Mul", [widths, heights]), name=name)
 
 
-def _interpolated(tp: Output, fn: Output, fp: Output, name: str) -> Output:
+def _interpolate_area(tp: Output, fn: Output, fp: Output, name: str) -> Output:
     """Return the area under the precision-recall curve, interpolating false positives linearly."""
     step = tp[:-1] - tp[1:]
     p = tp + fp
@@ -394,13 +405,13 @@ def sensitivity_at_specificity(
         raise errors.InvalidArgumentError(f"specificity must be in [0, 1], got {specificity}")
 
     def choose(c: Counts, name: str) -> Output:
-        place = argmin(_distance(c["tn"], c["fp"], specificity), 0)
-        return _ratio_at(c["tp"], c["fn"], place, name)
+        position = argmin(_distance(c["tn"], c["fp"], specificity), 0)
+        return _ratio_at(c["tp"], c["fn"], position, name)
 
-    places = metrics_collections, updates_collections
+    collections = metrics_collections, updates_collections
     default = "sensitivity_at_specificity"
-    edges = _spaced_thresholds(num_thresholds)
-    return _best_metric(choose, default, labels, predictions, edges, weights, places, name)
+    edges = _make_thresholds(num_thresholds)
+    return _best_metric(choose, default, labels, predictions, edges, weights, collections, name)
 
 
 def specificity_at_sensitivity(
@@ -431,7 +442,7 @@ def specificity_at_sensitivity(
     """
     if not 0 <= sensitivity <= 1:
         raise errors.InvalidArgumentError(f"sensitivity must be in [0, 1], got {sensitivity}")
-    edges = _spaced_thresholds(num_thresholds)
+    edges = _make_thresholds(num_thresholds)
 
     def choose(c: Counts, name: str) -> Output:
         distance = _distance(c["tp"], c["fn"], sensitivity)
@@ -440,9 +451,9 @@ def specificity_at_sensitivity(
         ranks = casting.cast(nearest, dtypes.float32) * order
         return _ratio_at(c["tn"], c["fp"], argmax(ranks, 0), name)
 
-    places = metrics_collections, updates_collections
+    collections = metrics_collections, updates_collections
     default = "specificity_at_sensitivity"
-    return _best_metric(choose, default, labels, predictions, edges, weights, places, name)
+    return _best_metric(choose, default, labels, predictions, edges, weights, collections, name)
 
 
 def _distance(part: Any, remainder: Any, target: float) -> Output:

@@ -22,10 +22,10 @@ from weft_graph.ir.node import Output
 from weft_graph.metrics.base import (
     Metric,
     accumulate,
+    apply_weights,
     collect,
     metric_variable,
     ratio,
-    weighted,
 )
 from weft_graph.ops import casting, shapes
 from weft_graph.ops.reduction import cumsum, reduce_any, reduce_sum
@@ -116,7 +116,7 @@ def _top_k_metric(
         streams = []
         for kind_name, values in (("true_positive", right), (other, size)):
             variable = metric_variable([], dtypes.float64, name=f"{kind_name}{suffix}")
-            total = reduce_sum(weighted(values, weights)[0])
+            total = reduce_sum(apply_weights(values, weights)[0])
             streams.append((convert_to_tensor(variable), accumulate(variable, total)))
         value = _share_or_nan(streams[0][0], streams[1][0])
         update = _share_or_nan(streams[0][1], streams[1][1])
@@ -129,7 +129,7 @@ def _share_or_nan(part: Output, remainder: Output) -> Output:
 
 
 def _best(predictions: Any, k: int) -> Output:
-    indices: Output = top_k(predictions, arguments.integer(k, "k", 1)).indices
+    indices: Output = top_k(predictions, arguments.check_integer(k, "k", 1)).indices
     return indices
 
 
@@ -354,7 +354,7 @@ def average_precision_at_k(
         best = casting.cast(_best(predictions, k), dtypes.int64)
         classes = shapes.shape(predictions, out_type=dtypes.int64)[-1]
         averages = _average_precision(_label_sets(labels, best), best, classes)
-        products, full = weighted(averages, weights)
+        products, full = apply_weights(averages, weights)
         count = shapes.size(averages) if full is None else reduce_sum(full)
         streams = []
         for label, total in (("max", casting.cast(count, dtypes.float64)), ("total", products)):

@@ -159,7 +159,7 @@ def dropout(
     if rate is None:
         keep = keep_prob if isinstance(keep_prob, int | float) else convert_to_tensor(keep_prob)
         rate = 1 - keep
-    return _dropped(x, rate, noise_shape, seed, name)
+    return _apply_dropout(x, rate, noise_shape, seed, name)
 
 
 def dropout_v2(
@@ -170,23 +170,25 @@ def dropout_v2(
     name: str | None = None,
 ) -> Output:
     """Apply `dropout` with `rate`."""
-    return _dropped(x, rate, noise_shape, seed, name)
+    return _apply_dropout(x, rate, noise_shape, seed, name)
 
 
-def _dropped(x: Any, rate: Any, noise_shape: Any, seed: int | None, name: str | None) -> Output:
+def _apply_dropout(
+    x: Any, rate: Any, noise_shape: Any, seed: int | None, name: str | None
+) -> Output:
     def sample(shape: Any, dtype: Any) -> Output:
         return random.random_uniform(shape, dtype=dtype, seed=seed)
 
-    return dropped_by(x, rate, sample, noise_shape, name)
+    return apply_dropout(x, rate, sample, noise_shape, name)
 
 
-def dropped_by(
+def apply_dropout(
     x: Any, rate: Any, sample: Callable[..., Output], noise_shape: Any, name: str | None
 ) -> Output:
     """Apply dropout with the uniform numbers of `sample(shape=..., dtype=...)`."""
     if isinstance(x, AppliesOps):
         dropped: Output = x.map_elements(
-            lambda flat: dropped_by(flat, rate, sample, noise_shape, name)
+            lambda flat: apply_dropout(flat, rate, sample, noise_shape, name)
         )
         return dropped
     with scope(name, "dropout") as full:

@@ -108,7 +108,7 @@ def _find_top(
     value = convert_to_tensor(operand)
     if not value.dtype.is_floating:
         raise errors.InvalidTypeError(f"operand must be floating, got {value.dtype.name}")
-    order = _exchanged(value, axis)
+    order = _swap_permutation(value, axis)
     if order is not None:
         value = out("Transpose", [value, order])
     values, indices = create("TopKV2", [value if largest else out("Neg", [value]), k]).outputs
@@ -119,7 +119,7 @@ def _find_top(
     return out("Transpose", [values, order]), out("Transpose", [indices, order])
 
 
-def _exchanged(value: Output, axis: int) -> list[int] | None:
+def _swap_permutation(value: Output, axis: int) -> list[int] | None:
     """Return the permutation that swaps an axis and the last axis; None for the last axis."""
     if axis == -1:
         return None

@@ -78,27 +78,27 @@ def conv1d(
       TensorShape([Dimension(1), Dimension(8), Dimension(4)])
     """
     value = input if value is None else value
-    wide, axis = _widened_layout(data_format)
+    wide, axis = _layout_2d(data_format)
     with scope(name, "conv1d") as full:
         value = shapes.expand_dims(convert_to_tensor(value), axis)
         filters = shapes.expand_dims(convert_to_tensor(filters), 0)
         result = conv.conv2d(
             value,
             filters,
-            _widened(stride, wide),
+            _strides_2d(stride, wide),
             padding,
             data_format=wide,
-            dilations=_widened(dilations, wide),
+            dilations=_strides_2d(dilations, wide),
         )
         return shapes.squeeze(result, [axis], name=full)
 
 
-def _widened_layout(data_format: str | None) -> tuple[str, int]:
+def _layout_2d(data_format: str | None) -> tuple[str, int]:
     """Return the 2-D layout for a 1-D layout, and the axis to insert."""
     return ("NHWC", 1) if _layout(data_format, 1) == "NWC" else ("NCHW", 2)
 
 
-def _widened(value: Any, wide: str) -> list[int]:
+def _strides_2d(value: Any, wide: str) -> list[int]:
     """Return the strides of a 2-D layout for those of one axis."""
     entries = expand(value, "stride", 1, "NWC" if wide == "NHWC" else "NCW")
     step = entries[1] if wide == "NHWC" else entries[2]
@@ -129,7 +129,7 @@ def conv1d_transpose(
       >>> wf.nn.conv1d_transpose(wf.ones([1, 3, 2]), wf.ones([2, 4, 2]), [1, 6, 4], strides=2).shape
       TensorShape([Dimension(1), Dimension(6), Dimension(4)])
     """
-    wide, axis = _widened_layout(data_format)
+    wide, axis = _layout_2d(data_format)
     with scope(name, "conv1d_transpose") as full:
         value = shapes.expand_dims(convert_to_tensor(input), axis)
         filters = shapes.expand_dims(convert_to_tensor(filters), 0)
@@ -142,10 +142,10 @@ def conv1d_transpose(
             value,
             filters,
             sizes,
-            _widened(strides, wide),
+            _strides_2d(strides, wide),
             padding,
             data_format=wide,
-            dilations=_widened(dilations, wide),
+            dilations=_strides_2d(dilations, wide),
         )
         return shapes.squeeze(result, [axis], name=full)
 
@@ -509,9 +509,9 @@ def _dispatch_on_rank(
         return volume(value, ksize, strides, padding, data_format, name)
     if len(data_format) == 4:
         return plane(value, ksize, strides, padding, data_format, name)
-    wide, axis = _widened_layout(data_format)
+    wide, axis = _layout_2d(data_format)
     value = shapes.expand_dims(convert_to_tensor(value), axis)
-    result = plane(value, _widened(ksize, wide), _widened(strides, wide), padding, wide)
+    result = plane(value, _strides_2d(ksize, wide), _strides_2d(strides, wide), padding, wide)
     return shapes.squeeze(result, [axis], name=name)
 
 

@@ -175,8 +175,8 @@ def ctc_unique_labels(labels: Any, name: str | None = None) -> tuple[Output, Out
         new = equal(first, range_(width))
         rank = cumsum(cast(new, dtypes.int32), 1) - 1
         positions = gather(rank, first, batch_dims=1)
-        places = where(new, rank, zeros_like(rank) - 1)
-        one_hots = one_hot(places, width, dtype=labels.dtype.base_dtype)
+        index_rows = where(new, rank, zeros_like(rank) - 1)
+        one_hots = one_hot(index_rows, width, dtype=labels.dtype.base_dtype)
         return reduce_sum(one_hots * expand_dims(labels, 2), 1), positions
 
 
@@ -205,7 +205,7 @@ def collapse_repeated(
         count = reduce_sum(cast(keep_mask, lengths.dtype.base_dtype), 1)
         indices = where(keep_mask)
         column = cumsum(cast(keep_mask, dtypes.int64), 1) - 1
-        places = stack([indices[:, 0], gather_nd(column, indices)], 1)
+        index_rows = stack([indices[:, 0], gather_nd(column, indices)], 1)
         longest = cast(reduce_max(count), dtypes.int64)
         size = stack([shape(labels, out_type=dtypes.int64)[0], longest])
-        return scatter_nd(places, gather_nd(labels, indices), size), count
+        return scatter_nd(index_rows, gather_nd(labels, indices), size), count

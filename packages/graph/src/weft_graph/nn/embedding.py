@@ -79,24 +79,24 @@ def embedding_lookup(
             with _colocate_with(parts[0]):
                 if max_norm is None:
                     return gather.gather(parts[0], ids, name=full)
-                rows = _clipped(gather.gather(parts[0], ids), ids, max_norm)
+                rows = _clip_rows(gather.gather(parts[0], ids), ids, max_norm)
                 return out("Identity", [rows], name=full)
-        return _looked_up(parts, ids, partition_strategy, max_norm, full)
+        return _lookup_parts(parts, ids, partition_strategy, max_norm, full)
 
 
-def _looked_up(
+def _lookup_parts(
     parts: Sequence[Any], ids: Output, strategy: str, max_norm: float | None, name: str
 ) -> Output:
     flat = shapes.reshape(ids, [-1])
-    places = out("Range", [0, shapes.size(flat), 1])
-    owner, local = _assigned(parts, flat, strategy)
+    positions = out("Range", [0, shapes.size(flat), 1])
+    owner, local = _assign_partitions(parts, flat, strategy)
     count = len(parts)
     per_part = gather.dynamic_partition(local, casting.cast(owner, dtypes.int32), count)
-    indices_by_shard = gather.dynamic_partition(places, casting.cast(owner, dtypes.int32), count)
+    indices_by_shard = gather.dynamic_partition(positions, casting.cast(owner, dtypes.int32), count)
     rows = []
     for part, part_ids in zip(parts, per_part, strict=True):
         with _colocate_with(part):
-            rows.append(_clipped(gather.gather(part, part_ids), part_ids, max_norm))
+            rows.append(_clip_rows(gather.gather(part, part_ids), part_ids, max_norm))
     stitched = gather.dynamic_stitch(indices_by_shard, rows)
     inner = None
     for part in parts:
@@ -111,7 +111,7 @@ def _looked_up(
     return result
 
 
-def _assigned(parts: Sequence[Any], ids: Output, strategy: str) -> tuple[Output, Output]:
+def _assign_partitions(parts: Sequence[Any], ids: Output, strategy: str) -> tuple[Output, Output]:
     """Return the partition and the row of each id."""
     count = len(parts)
     if strategy == "mod":
@@ -145,7 +145,7 @@ def _total_rows(parts: Sequence[Any], ids: Output) -> Any:
     return casting.cast(out("AddN", [rows]), ids.dtype)
 
 
-def _clipped(rows: Output, ids: Output, max_norm: float | None) -> Output:
+def _clip_rows(rows: Output, ids: Output, max_norm: float | None) -> Output:
     if max_norm is None:
         return rows
     lead = None if ids.dims is None else len(ids.dims)
@@ -200,19 +200,19 @@ def embedding_lookup_sparse(
         raise errors.InvalidTypeError(f"sp_weights must be a SparseTensor, got {sp_weights!r}")
     with scope(name, "embedding_lookup_sparse") as full:
         rows = casting.cast(sp_ids.indices[:, 0], dtypes.int32)
-        ids, places = create("Unique", [sp_ids.values], {"out_idx": dtypes.int32}).outputs
+        ids, positions = create("Unique", [sp_ids.values], {"out_idx": dtypes.int32}).outputs
         table = embedding_lookup(params, ids, partition_strategy, max_norm=max_norm)
         if sp_weights is not None:
-            return _weighted(table, places, rows, sp_weights.values, combiner, full)
+            return _combine_weighted(table, positions, rows, sp_weights.values, combiner, full)
         combine = {
             "sum": segments.sparse_segment_sum,
             "mean": segments.sparse_segment_mean,
             "sqrtn": segments.sparse_segment_sqrt_n,
         }[combiner]
-        return combine(table, places, rows, name=full)
+        return combine(table, positions, rows, name=full)
 
 
-def _weighted(
+def _combine_weighted(
     table: Output, output: Output, rows: Output, weights: Output, combiner: str, name: str
 ) -> Output:
     embeddings = gather.gather(table, output)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from weft_graph.ir.node import Output
-from weft_graph.nn.activation import dropped_by
+from weft_graph.nn.activation import apply_dropout
 from weft_graph.ops.random import stateless_random_uniform
 
 
@@ -36,7 +36,7 @@ def general_dropout(
       >>> wf.Session().run(wf.nn.experimental.general_dropout([1.0, 1.0], 0.5, ramp))
       array([0., 2.], dtype=float32)
     """
-    return dropped_by(x, rate, uniform_sampler, noise_shape, name)
+    return apply_dropout(x, rate, uniform_sampler, noise_shape, name)
 
 
 def stateless_dropout(
@@ -63,4 +63,4 @@ def stateless_dropout(
       >>> wf.Session().run(wf.reduce_all(wf.equal(x, y)))
       np.True_
     """
-    return dropped_by(x, rate, partial(stateless_random_uniform, seed=seed), noise_shape, name)
+    return apply_dropout(x, rate, partial(stateless_random_uniform, seed=seed), noise_shape, name)

@@ -51,7 +51,7 @@ def nce_loss(
       TensorShape([Dimension(2)])
     """
     with scope(name, "nce_loss"):
-        logits, targets = _sampled_logits(
+        logits, targets = _compute_sampled_logits(
             weights,
             biases,
             labels,
@@ -100,7 +100,7 @@ def sampled_softmax_loss(
       TensorShape([Dimension(2)])
     """
     with scope(name, "sampled_softmax_loss"):
-        logits, targets = _sampled_logits(
+        logits, targets = _compute_sampled_logits(
             weights,
             biases,
             labels,
@@ -118,7 +118,7 @@ def sampled_softmax_loss(
         return nn.softmax_cross_entropy_with_logits_v2(labels=targets, logits=logits)
 
 
-def _sampled_logits(
+def _compute_sampled_logits(
     weights: Any,
     biases: Any,
     labels: Any,
@@ -177,8 +177,8 @@ def _hits(labels: Output, sampled: Output, num_true: int, num_sampled: int) -> O
     """Return the most negative float32 where a sampled class is a true one of the row, else 0."""
     hits = candidates.compute_accidental_hits(labels, sampled, num_true)
     ids = casting.cast(hits.ids, dtypes.int32)
-    places = out("Pack", [[hits.indices, ids]], {"axis": 1})
+    positions = out("Pack", [[hits.indices, ids]], {"axis": 1})
     batch = shapes.shape(labels)[0]
     shape = out("Pack", [[batch, num_sampled]])
     # One sampled class may hit twice in a row, and then counts once.
-    return out("SparseToDense", [places, shape, hits.weights, 0.0], {"validate_indices": False})
+    return out("SparseToDense", [positions, shape, hits.weights, 0.0], {"validate_indices": False})

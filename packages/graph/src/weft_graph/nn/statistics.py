@@ -55,13 +55,13 @@ def moments(
         differences = out("SquaredDifference", [wide, identity.stop_gradient(mean)])
         variance = reduction.reduce_mean(differences, axes, keepdims=True, name="variance")
         if not keep:
-            mean, variance = _squeezed(mean, axes), _squeezed(variance, axes)
+            mean, variance = _squeeze_axes(mean, axes), _squeeze_axes(variance, axes)
         if wide is not x:
             mean, variance = [casting.cast(v, x.dtype.base_dtype) for v in (mean, variance)]
         return mean, variance
 
 
-def _squeezed(value: Output, axes: Any) -> Output:
+def _squeeze_axes(value: Output, axes: Any) -> Output:
     return shapes.squeeze(value, axes if isinstance(axes, list | tuple) else [axes])
 
 
@@ -102,7 +102,7 @@ def weighted_moments(
         sums = reduction.reduce_sum(out("Mul", [weights, differences]), axes, keepdims=True)
         variance = out("RealDiv", [sums, total])
         if not keep:
-            mean, variance = _squeezed(mean, axes), _squeezed(variance, axes)
+            mean, variance = _squeeze_axes(mean, axes), _squeeze_axes(variance, axes)
         if narrow:
             mean, variance = casting.cast(mean, kind), casting.cast(variance, kind)
         return mean, variance

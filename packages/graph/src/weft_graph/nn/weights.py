@@ -26,7 +26,7 @@ def _fits(weights: Dims, values: Dims) -> bool | None:
     return True if all(w == 1 or (w is not None and w == v) for w, v in pairs) else None
 
 
-def required_broadcast(weights: Output, values: Output) -> list[Node]:
+def broadcast_checks(weights: Output, values: Output) -> list[Node]:
     """Return control inputs that check the weights at run time, if static shapes are not enough.
 
     Raises: InvalidArgumentError: the static shapes do not broadcast.

@@ -35,7 +35,7 @@ from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.scalar import Scalar
 from weft_graph.ir.traits import elementwise
-from weft_graph.ir.value_rules import of_arrays, of_two
+from weft_graph.ir.value_rules import array_value_rule, binary_value_rule
 from weft_graph.ops import cost_rules, shape_rules
 from weft_graph.ops.elementwise import (
     INEXACT,
@@ -68,7 +68,7 @@ def _clip_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _accumulate_shape(node: NodeSpec) -> Sequence[Dims]:
-    (dims,) = shape_rules.merged(node)
+    (dims,) = shape_rules.merged_shape(node)
     return (merge_dims(dims, node.attrs["shape"]),)
 
 
@@ -102,7 +102,7 @@ register_binary(
     "{inexact, integral, string}",
     scalar.add,
     "x + y; strings are concatenated.",
-    value=of_two(np.add, operator.add),
+    value=binary_value_rule(np.add, operator.add),
     cheap=True,
     adds=(1,),
 )
@@ -111,7 +111,7 @@ register_binary(
     NUMBERS,
     scalar.add,
     "x + y.",
-    value=of_two(np.add, operator.add),
+    value=binary_value_rule(np.add, operator.add),
     cheap=True,
     adds=(1,),
 )
@@ -120,12 +120,17 @@ register_binary(
     NUMBERS,
     scalar.sub,
     "x - y.",
-    value=of_two(np.subtract, operator.sub),
+    value=binary_value_rule(np.subtract, operator.sub),
     cheap=True,
     adds=(1, -1),
 )
 register_binary(
-    "Mul", NUMBERS, scalar.mul, "x * y.", value=of_two(np.multiply, operator.mul), cheap=True
+    "Mul",
+    NUMBERS,
+    scalar.mul,
+    "x * y.",
+    value=binary_value_rule(np.multiply, operator.mul),
+    cheap=True,
 )
 register_binary("MulNoNan", INEXACT, _mul_no_nan, "x * y, and 0 where y is 0, for any x.")
 register_binary("SquaredDifference", NUMBERS, _squared_difference, "|x - y| ** 2.", cheap=True)
@@ -134,7 +139,7 @@ register_binary(
     REALS,
     scalar.maximum,
     "The larger of x and y; NaN if either is NaN.",
-    value=of_two(np.maximum, max),
+    value=binary_value_rule(np.maximum, max),
     cheap=True,
 )
 register_binary(
@@ -142,7 +147,7 @@ register_binary(
     REALS,
     scalar.minimum,
     "The smaller of x and y; NaN if either is NaN.",
-    value=of_two(np.minimum, min),
+    value=binary_value_rule(np.minimum, min),
     cheap=True,
 )
 
@@ -151,7 +156,7 @@ register_unary(
     "{inexact, int8, int16, int32, int64}",
     scalar.neg,
     "-x.",
-    value=of_arrays(np.negative),
+    value=array_value_rule(np.negative),
     cheap=True,
     involution=True,
 )
@@ -160,7 +165,7 @@ register_unary(
     REALS,
     scalar.absolute,
     "The absolute value of a real number.",
-    value=of_arrays(np.abs),
+    value=array_value_rule(np.abs),
     cheap=True,
 )
 register_unary("Sign", NUMBERS, scalar.sign, "-1, 0 or 1; x / |x| for complex numbers.")
@@ -170,7 +175,7 @@ register_op(
     ("inputs: N * T",),
     ("sum: T",),
     {"N": "int >= 1", "T": "{inexact, integral, variant}"},
-    shape_rules.merged,
+    shape_rules.merged_shape,
     traits=elementwise(
         _sum,
         one_shape=True,

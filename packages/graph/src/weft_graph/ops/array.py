@@ -32,12 +32,12 @@ from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import Role, Traits
 from weft_graph.ops import array_values, cost_rules
-from weft_graph.ops.shape_rules import unchanged, with_rank
+from weft_graph.ops.shape_rules import same_shape, with_rank
 from weft_graph.ops.shapes import shape_internal, shape_vector
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.memory import new_array
-from weft_tensor.nesting import shown
+from weft_tensor.nesting import format_value
 from weft_tensor.shape import (
     Dimension,
     Dims,
@@ -73,7 +73,7 @@ def _check_objects(value: np.ndarray[Any, Any], dtype: DType) -> None:
     for item in value.flat:
         if isinstance(item, bytes) is not is_text:
             raise errors.InvalidTypeError(
-                f"value must be of {dtype.name}, got an element {shown(item)} of type "
+                f"value must be of {dtype.name}, got an element {format_value(item)} of type "
                 f"{type(item).__name__}"
             )
 
@@ -149,7 +149,7 @@ register_op(
     ("x: T",),
     ("y: T",),
     {"T": "type"},
-    unchanged,
+    same_shape,
     value=array_values.full_value(np.zeros),
     traits=Traits(
         by_element=True,
@@ -164,7 +164,7 @@ register_op(
     ("x: T",),
     ("y: T",),
     {"T": "{numbertype, bool}"},
-    unchanged,
+    same_shape,
     value=array_values.full_value(np.ones),
     traits=Traits(
         by_element=True,
@@ -247,7 +247,7 @@ def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> O
       array([[0., 0., 0.],
              [0., 0., 0.]], dtype=float32)
     """
-    return _filled(shape, dtypes.as_dtype(dtype).base_dtype, 0, name or "zeros")
+    return _fill(shape, dtypes.as_dtype(dtype).base_dtype, 0, name or "zeros")
 
 
 def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Output:
@@ -262,10 +262,10 @@ def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Ou
       array([[1, 1, 1],
              [1, 1, 1]], dtype=int32)
     """
-    return _filled(shape, dtypes.as_dtype(dtype).base_dtype, 1, name or "ones")
+    return _fill(shape, dtypes.as_dtype(dtype).base_dtype, 1, name or "ones")
 
 
-def _filled(shape: Any, dtype: DType, number: int, name: str) -> Output:
+def _fill(shape: Any, dtype: DType, number: int, name: str) -> Output:
     value = _value_of(dtype, number)
     vector: Output | None = None
     if isinstance(shape, Output):
@@ -316,7 +316,7 @@ def zeros_like(
       >>> wf.Session().run(wf.zeros_like([[1.0, 2.0]]))
       array([[0., 0.]], dtype=float32)
     """
-    return _filled_like(tensor, dtype, name or "zeros_like", optimize, 0)
+    return _fill_like(tensor, dtype, name or "zeros_like", optimize, 0)
 
 
 def ones_like(
@@ -332,14 +332,14 @@ def ones_like(
       >>> wf.Session().run(wf.ones_like([[1.0, 2.0]]))
       array([[1., 1.]], dtype=float32)
     """
-    return _filled_like(tensor, dtype, name or "ones_like", optimize, 1)
+    return _fill_like(tensor, dtype, name or "ones_like", optimize, 1)
 
 
-def _filled_like(tensor: Any, dtype: Any, name: str, optimize: bool, number: int) -> Output:
+def _fill_like(tensor: Any, dtype: Any, name: str, optimize: bool, number: int) -> Output:
     value = convert_to_tensor(tensor)
     if isinstance(value, AppliesOps):
         filled: Output = value.map_elements(
-            lambda flat: _filled_like(flat, dtype, name, False, number)
+            lambda flat: _fill_like(flat, dtype, name, False, number)
         )
         return filled
     base_dtype = value.dtype.base_dtype
@@ -354,4 +354,4 @@ def _filled_like(tensor: Any, dtype: Any, name: str, optimize: bool, number: int
         return constant_of(_full(value.dims, element_type, number), element_type, name)
     if element_type is base_dtype:
         return out("OnesLike" if number else "ZerosLike", [value], name=name)
-    return _filled(shape_internal(value, optimize=optimize), element_type, number, name)
+    return _fill(shape_internal(value, optimize=optimize), element_type, number, name)

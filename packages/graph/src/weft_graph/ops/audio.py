@@ -14,7 +14,7 @@ from weft_graph.ops.shape_rules import with_rank
 from weft_tensor import errors
 from weft_tensor.shape import Dims
 
-_MOST: Final = 1 << 12
+_MAX: Final = 1 << 12
 """Limit of the number of bands, because their transform is a matrix."""
 
 
@@ -38,9 +38,9 @@ def _mfcc_shape(node: NodeSpec) -> Sequence[Dims]:
         node.attrs["filterbank_channel_count"],
         node.attrs["dct_coefficient_count"],
     )
-    if max(bands, num_coefficients) > _MOST:
+    if max(bands, num_coefficients) > _MAX:
         raise errors.InvalidArgumentError(
-            f"Mfcc takes at most {_MOST} bands and coefficients, got {bands} and {num_coefficients}"
+            f"Mfcc takes at most {_MAX} bands and coefficients, got {bands} and {num_coefficients}"
         )
     return ((channels, frames, num_coefficients),)
 

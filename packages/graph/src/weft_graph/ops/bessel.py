@@ -47,7 +47,7 @@ def _waves(order: int, x: Scalar, exact: bool) -> tuple[Scalar, Scalar]:
     return scale * (p * cosine - q * sine), scale * (p * sine + q * cosine)
 
 
-def _j_near(order: int, scalar: Scalar, exact: bool) -> Scalar:
+def _j_series(order: int, scalar: Scalar, exact: bool) -> Scalar:
     """Return J0, or J1 over x, for x from 0 to 8."""
     fit = (fits.J0_NEAR, fits.J1_NEAR)[order]
     return chebyshev(fit, scalar * scalar / 32 - 1, exact)
@@ -56,7 +56,7 @@ def _j_near(order: int, scalar: Scalar, exact: bool) -> Scalar:
 @in_float64
 def _j0(x: Scalar, exact: bool) -> Scalar:
     size = scalar.absolute(x)
-    near = _j_near(0, scalar.minimum(size, 8), exact)
+    near = _j_series(0, scalar.minimum(size, 8), exact)
     return scalar.where(size > 8, _waves(0, size, exact)[0], near)
 
 
@@ -64,14 +64,14 @@ def _j0(x: Scalar, exact: bool) -> Scalar:
 def _j1(x: Scalar, exact: bool) -> Scalar:
     size, near = scalar.absolute(x), scalar.clamp(x, -8, 8)
     far = scalar.sign(x) * _waves(1, size, exact)[0]
-    return scalar.where(size > 8, far, near * _j_near(1, near, exact))
+    return scalar.where(size > 8, far, near * _j_series(1, near, exact))
 
 
 @in_float64
 def _y0(x: Scalar, exact: bool) -> Scalar:
     near = scalar.minimum(x, 8)
     smooth = chebyshev(fits.Y0_NEAR, near * near / 32 - 1, exact)
-    low = smooth + (2 / math.pi) * scalar.log(near) * _j_near(0, near, exact)
+    low = smooth + (2 / math.pi) * scalar.log(near) * _j_series(0, near, exact)
     return scalar.where(x > 8, _waves(0, x, exact)[1], low)
 
 
@@ -79,7 +79,7 @@ def _y0(x: Scalar, exact: bool) -> Scalar:
 def _y1(x: Scalar, exact: bool) -> Scalar:
     near = scalar.minimum(x, 8)
     smooth = chebyshev(fits.Y1_NEAR, near * near / 32 - 1, exact)
-    slope = smooth + (2 / math.pi) * _log_or_0(near) * _j_near(1, near, exact)
+    slope = smooth + (2 / math.pi) * _log_or_0(near) * _j_series(1, near, exact)
     low = near * slope - 2 / (math.pi * scalar.absolute(near))
     return scalar.where(x > 8, _waves(1, x, exact)[1], low)
 
@@ -93,14 +93,14 @@ def _log_or_0(x: Scalar) -> Scalar:
 
 
 def _i0(x: Scalar) -> Scalar:
-    return _grown(x, scalar.bessel_i0e(x), scalar.absolute(x))
+    return _scale_by_exp(x, scalar.bessel_i0e(x), scalar.absolute(x))
 
 
 def _i1(x: Scalar) -> Scalar:
-    return _grown(x, scalar.bessel_i1e(x), x)
+    return _scale_by_exp(x, scalar.bessel_i1e(x), x)
 
 
-def _grown(x: Scalar, scaled: Scalar, limit: Scalar) -> Scalar:
+def _scale_by_exp(x: Scalar, scaled: Scalar, limit: Scalar) -> Scalar:
     """Return exp(|x|) times a function, in two steps to avoid overflow of the exponential."""
     root = scalar.exp(0.5 * scalar.absolute(x))
     return scalar.where(scalar.is_inf(x), limit, root * scaled * root)

@@ -14,7 +14,7 @@ from weft_graph.ir.builder import (
     out,
 )
 from weft_graph.ir.constant_value import constant_value_as_dims
-from weft_graph.ir.costs import once
+from weft_graph.ir.costs import memory_cost
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import NOT_DIFFERENTIABLE, Traits
@@ -72,7 +72,7 @@ register_op(
     {"T": "type", "Tidx": "{int32, int64} = int32"},
     _broadcast_to_shape,
     value=array_values.broadcast_to_value,
-    traits=Traits(reshapes=True, view=0, cheap=True, cost=once),
+    traits=Traits(reshapes=True, view=0, cheap=True, cost=memory_cost),
 )
 register_op(
     "BroadcastArgs",

@@ -73,7 +73,7 @@ def _declare() -> None:
         ("x: SrcT",),
         ("y: DstT",),
         {"SrcT": _CASTABLE, "DstT": _CASTABLE, "Truncate": "bool = false"},
-        shape_rules.unchanged,
+        shape_rules.same_shape,
         value=_cast_value,
         traits=elementwise(scalar.identity, casts=True, cheap=True),
         doc="x cast to another element type; conversion from floats to integers truncates.",
@@ -109,7 +109,7 @@ def _declare() -> None:
             ("input: T",),
             ("output: Tout",),
             {"T": _COMPLEX, "Tout": _REAL_PART},
-            shape_rules.unchanged,
+            shape_rules.same_shape,
             traits=elementwise(function),
             doc=doc,
         )
@@ -118,7 +118,7 @@ def _declare() -> None:
         ("x: T",),
         ("y: Tout",),
         {"T": _COMPLEX, "Tout": _REAL_PART},
-        shape_rules.unchanged,
+        shape_rules.same_shape,
         traits=elementwise(scalar.absolute),
         doc="The magnitude of a complex number.",
     )
@@ -127,7 +127,7 @@ def _declare() -> None:
         ("input: T",),
         ("output: T",),
         {"T": "{complex64, complex128, variant} = complex64"},
-        shape_rules.unchanged,
+        shape_rules.same_shape,
         traits=elementwise(scalar.conj, involution=True),
         doc="The complex conjugate.",
     )

@@ -39,14 +39,14 @@ from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Node, Output
 from weft_graph.ops import control, shapes as shape_ops
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import integer
+from weft_tensor.arguments import check_integer
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import format_dims
 
 # --------------------------------------------------------------------------------- values
 
 
-def _asserted(
+def _make_assert(
     condition: Output,
     statement: str,
     operands: Sequence[Output],
@@ -102,7 +102,7 @@ def _relation(
             for op in ops[1:]:
                 condition = out(op, [condition])
             statement = f"x {sign} y for x = {a.name}, y = {b.name}"
-            return _asserted(condition, statement, [a, b], data, summarize, message)
+            return _make_assert(condition, statement, [a, b], data, summarize, message)
 
     default = name
     check.__name__ = check.__qualname__ = name
@@ -162,7 +162,7 @@ def _sign(name: str, op: str, sign: str, holds: int) -> Callable[..., Node]:
             zero = constant_of(np.array(0, value.dtype.base_dtype.numpy))
             condition = out(op, [value, zero])
             statement = f"x {sign} 0 for x = {value.name}"
-            return _asserted(condition, statement, [value], data, summarize, message)
+            return _make_assert(condition, statement, [value], data, summarize, message)
 
     default = name
     check.__name__ = check.__qualname__ = name
@@ -226,7 +226,7 @@ def assert_near(
         limit = absolute + relative * out(size, [b])
         condition = out("LessEqual", [out(size, [a - b]), limit])
         statement = f"x and y nearly equal for x = {a.name}, y = {b.name}"
-        return _asserted(condition, statement, [a, b], data, summarize, message)
+        return _make_assert(condition, statement, [a, b], data, summarize, message)
 
 
 def _epsilon(dtype: DType) -> float:
@@ -366,7 +366,7 @@ def assert_rank_in(
     with get_default_graph().name_scope(name or "assert_rank_in"):
         value = convert_to_tensor(x)
         prefix = f"{message}. " if message else ""
-        ranks = [integer(rank, "a rank") for rank in ranks]
+        ranks = [check_integer(rank, "a rank") for rank in ranks]
         statement = f"{prefix}Tensor {value.name} must have a rank in {tuple(ranks)}"
         if value.dims is not None:
             if len(value.dims) not in ranks:

@@ -77,16 +77,16 @@ def _approximate_equal(x: Scalar, y: Scalar) -> Scalar:
     return distance < abs(scalar.attribute("tolerance", distance.dtype))
 
 
-def _places(x: Scalar, y: Scalar) -> Scalar:
+def _shift_amount(x: Scalar, y: Scalar) -> Scalar:
     return scalar.clamp(y, 0, x.dtype.size * 8 - 1)
 
 
 def _left_shift(x: Scalar, y: Scalar) -> Scalar:
-    return scalar.shift_left(x, _places(x, y))
+    return scalar.shift_left(x, _shift_amount(x, y))
 
 
 def _right_shift(x: Scalar, y: Scalar) -> Scalar:
-    return scalar.shift_right(x, _places(x, y))
+    return scalar.shift_right(x, _shift_amount(x, y))
 
 
 _VALUES: Final = {
@@ -103,7 +103,7 @@ _VALUES: Final = {
 
 
 def _value(op: str) -> ValueRule | None:
-    return value_rules.of_arrays(_VALUES[op]) if op in _VALUES else None
+    return value_rules.array_value_rule(_VALUES[op]) if op in _VALUES else None
 
 
 def _declare() -> None:
@@ -130,7 +130,7 @@ def _declare() -> None:
         ("x: T", "y: T"),
         ("z: bool",),
         {"T": "{inexact, integral}", "tolerance": "float = 0.00001"},
-        shape_rules.merged,
+        shape_rules.merged_shape,
         traits=elementwise(_approximate_equal, differentiable=False),
         doc="|x - y| < tolerance.",
     )
@@ -141,7 +141,7 @@ def _declare() -> None:
         ("output: T",),
         {"T": "type"},
         _select_shape,
-        value=value_rules.of_arrays(_select_rows),
+        value=value_rules.array_value_rule(_select_rows),
         traits=elementwise(scalar.where, by_kernel=True),
         doc="t where the condition is true, else e; a vector condition selects rows.",
     )
@@ -151,7 +151,7 @@ def _declare() -> None:
         ("output: T",),
         {"T": "type"},
         _select_v2_shape,
-        value=value_rules.of_arrays(np.where),
+        value=value_rules.array_value_rule(np.where),
         traits=elementwise(scalar.where),
         doc="t where the condition is true, else e; all three inputs broadcast.",
     )
@@ -198,7 +198,7 @@ def _declare_bits() -> None:
             (f"x: {argument}",),
             (f"y: {result}",),
             {"T": "{integral}"} if argument == "T" else {},
-            shape_rules.unchanged,
+            shape_rules.same_shape,
             value=_value(op),
             traits=elementwise(function, involution=involution, differentiable=False),
             doc=doc,

@@ -14,7 +14,7 @@ from weft_graph.ir.node import Output
 from weft_graph.ops import checks, control, shape_rules
 from weft_graph.ops.elementwise import pair
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import whole
+from weft_tensor.arguments import check_whole_number
 from weft_tensor.shape import broadcast_dims, format_dims, num_elements
 
 # ------------------------------------------------------------------------------ tensordot
@@ -40,7 +40,7 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Output:
     late = isinstance(axes, Output) and shape_rules.constant_array(axes) is None
     if late or x.dims is None or y.dims is None:
         return _late_tensordot(x, y, axes, name)
-    axes_x, axes_y = _contracted(axes, len(x.dims), len(y.dims))
+    axes_x, axes_y = _contraction_axes(axes, len(x.dims), len(y.dims))
     for i, j in zip(axes_x, axes_y, strict=True):
         shape_rules.merge_size(x.dims[i], y.dims[j], f"the sizes of axis {i} and axis {j}")
     left, free_x = _to_matrix(x, axes_x, last=True)
@@ -78,10 +78,12 @@ def _late_axes(axes: Any, rank_x: Output, rank_y: Output) -> tuple[Output, Outpu
 
 
 def _from_the_front(axes: Output, rank: Output) -> Output:
-    places = out("Reshape", [out("Cast", [axes], {"DstT": dtypes.int32}), [-1]])
-    positive = out("SelectV2", [out("Less", [places, 0]), places + rank, places])
+    positions = out("Reshape", [out("Cast", [axes], {"DstT": dtypes.int32}), [-1]])
+    positive = out("SelectV2", [out("Less", [positions, 0]), positions + rank, positions])
     inside = out("LogicalAnd", [out("GreaterEqual", [positive, 0]), out("Less", [positive, rank])])
-    fit = control.Assert(out("All", [inside, [0]]), ["axes out of range:", places, "rank:", rank])
+    fit = control.Assert(
+        out("All", [inside, [0]]), ["axes out of range:", positions, "rank:", rank]
+    )
     result: Output = control.with_dependencies([fit], positive)
     return result
 
@@ -98,12 +100,12 @@ def _late_matrix(value: Output, axes: Output, last: bool) -> tuple[Output, Outpu
     return out("Reshape", [transposed, flat]), free_size, summed
 
 
-def _contracted(axes: Any, rank_x: int, rank_y: int) -> tuple[list[int], list[int]]:
+def _contraction_axes(axes: Any, rank_x: int, rank_y: int) -> tuple[list[int], list[int]]:
     if isinstance(axes, Output):
         axes = shape_rules.constant_array(axes)
     array = axes if isinstance(axes, list | tuple) else np.asarray(axes)
     if isinstance(array, np.ndarray) and array.ndim == 0:
-        count = whole(array.item(), "axes")
+        count = check_whole_number(array.item(), "axes")
         if not 0 <= count <= min(rank_x, rank_y):
             raise errors.InvalidArgumentError(
                 f"the number of axes must be from 0 to {min(rank_x, rank_y)}, got {count}"
@@ -189,7 +191,9 @@ def einsum(equation: str, *inputs: Any, name: str | None = None) -> Output:
     for item in inputs:
         element_type = values[0].dtype.base_dtype if values else None
         values.append(convert_to_tensor(item, element_type))
-    operands = [_Term(v, term) for v, term in zip(values, _spelled(terms, values), strict=True)]
+    operands = [
+        _Term(v, term) for v, term in zip(values, _replace_ellipses(terms, values), strict=True)
+    ]
     ellipsis = max((t.labels for t in operands), key=lambda s: sum(c.isdigit() for c in s))
     dots = "".join(c for c in ellipsis if c.isdigit())
     if result is None:
@@ -205,7 +209,7 @@ def einsum(equation: str, *inputs: Any, name: str | None = None) -> Output:
         later = set(labels).union(*(t.labels for t in operands[i + 1 :]))
         current = _contract(current, other, later)
     current = _sum_out(current, set(labels))
-    return out("Identity", [_ordered(current, labels)], name=name or "einsum")
+    return out("Identity", [_transpose_term(current, labels)], name=name or "einsum")
 
 
 class _Term:
@@ -245,7 +249,7 @@ def parse_equation(equation: str, count: int) -> tuple[list[str], str | None]:
     return terms, right if arrow else None
 
 
-def _spelled(terms: list[str], values: list[Output]) -> list[str]:
+def _replace_ellipses(terms: list[str], values: list[Output]) -> list[str]:
     """Replace each ellipsis by digits, one per axis, counted from the last axis."""
     spelled = []
     for term, value in zip(terms, values, strict=True):
@@ -319,8 +323,8 @@ def _contract(a: _Term, b: _Term, later: set[str]) -> _Term:
         return _multiply(a, b, later)
     left = [label for label in a.labels if label not in common]
     right = [label for label in b.labels if label not in common]
-    x = _grouped(a, batch, left, inner)
-    y = _grouped(b, batch, inner, right)
+    x = _group_axes(a, batch, left, inner)
+    y = _group_axes(b, batch, inner, right)
     op = "BatchMatMulV2" if batch else "MatMul"
     labels = "".join([*batch, *left, *right])
     sources = [(a, [*batch, *left]), (b, right)]
@@ -345,23 +349,23 @@ def _multiply(a: _Term, b: _Term, later: set[str]) -> _Term:
 
 def _expand_term(term: _Term, labels: str) -> Output:
     """Transpose `term` to the order of `labels`, with axes of size 1 for missing labels."""
-    value = _ordered(term, "".join(label for label in labels if label in term.labels))
+    value = _transpose_term(term, "".join(label for label in labels if label in term.labels))
     missing = [i for i, label in enumerate(labels) if label not in term.labels]
     for axis in missing:
         value = out("ExpandDims", [value, axis])
     return value
 
 
-def _ordered(term: _Term, labels: str) -> Output:
+def _transpose_term(term: _Term, labels: str) -> Output:
     if term.labels == labels:
         return term.value
     order = [term.labels.index(label) for label in labels]
     return out("Transpose", [term.value, np.array(order, np.int32)])
 
 
-def _grouped(term: _Term, batch: list[str], rows: list[str], columns: list[str]) -> Output:
+def _group_axes(term: _Term, batch: list[str], rows: list[str], columns: list[str]) -> Output:
     """Reshape `term` to a batch of matrices: batch axes, rows and columns, each flattened."""
-    value = _ordered(term, "".join([*batch, *rows, *columns]))
+    value = _transpose_term(term, "".join([*batch, *rows, *columns]))
     if len(rows) == 1 and len(columns) == 1:
         return value
     parts = [_sizes_of([(term, batch)])] if batch else []
@@ -383,6 +387,6 @@ def _sizes_of(sources: list[tuple[_Term, list[str]]]) -> Output:
         return constant_of(np.array(sizes, np.int32))
     parts = []
     for term, labels in sources:
-        places = np.array([term.labels.index(label) for label in labels], np.int32)
-        parts.append(out("GatherV2", [out("Shape", [term.value]), places, 0]))
+        positions = np.array([term.labels.index(label) for label in labels], np.int32)
+        parts.append(out("GatherV2", [out("Shape", [term.value]), positions, 0]))
     return out("ConcatV2", [parts, 0]) if len(parts) > 1 else parts[0]

@@ -35,9 +35,9 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import WRITES, State, Traits
 from weft_graph.ops import print_format
-from weft_graph.ops.shape_rules import scalar, unchanged, with_rank
+from weft_graph.ops.shape_rules import same_shape, scalar, with_rank
 from weft_tensor import dtypes, errors
-from weft_tensor.nesting import shown, too_deep
+from weft_tensor.nesting import format_value, too_deep_error
 from weft_tensor.shape import Dims, format_dims
 
 # ------------------------------------------------------------------------------ declarations
@@ -72,7 +72,7 @@ register_op(
     ("input: Ref(T)",),
     ("output: Ref(T)",),
     {"T": "type"},
-    unchanged,
+    same_shape,
     traits=Traits(identity=True, view=0),
     doc="Returns the reference unchanged.",
 )
@@ -96,7 +96,7 @@ register_op(
         "first_n": "int = -1",
         "summarize": "int = 3",
     },
-    unchanged,
+    same_shape,
     traits=Traits(state=State.WRITES),
     doc="Returns the input and prints the data.",
 )
@@ -214,7 +214,7 @@ def _flat(items: Any) -> Iterable[Any]:
             elif item is not None:
                 yield item
     except RecursionError:
-        raise too_deep(items) from None
+        raise too_deep_error(items) from None
 
 
 def with_dependencies(
@@ -404,7 +404,9 @@ _functions: WeakValueDictionary[str, PyFunction] = WeakValueDictionary()
 def hold_function(function: Callable[..., Any]) -> PyFunction:
     """Register a function under a token; the registration lasts as long as the returned object."""
     if not callable(function):
-        raise errors.InvalidTypeError(f"a Python function must be callable, got {shown(function)}")
+        raise errors.InvalidTypeError(
+            f"a Python function must be callable, got {format_value(function)}"
+        )
     token = f"pyfunc_{os.urandom(16).hex()}"  # what an imported graph cannot guess
     holder = _functions[token] = PyFunction(function, token)
     return holder

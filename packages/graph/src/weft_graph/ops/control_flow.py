@@ -19,7 +19,7 @@ from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims
 
 
-def _one(node: NodeSpec) -> Sequence[Dims]:
+def _first_shape(node: NodeSpec) -> Sequence[Dims]:
     return [node.inputs[0].dims]
 
 
@@ -35,11 +35,11 @@ def _switch_shape(node: NodeSpec) -> Sequence[Dims]:
 def _merge_shape(node: NodeSpec) -> Sequence[Dims]:
     dims = node.inputs[0].dims
     for other in node.inputs[1:]:
-        dims = common_dims(dims, other.dims)
+        dims = broader_dims(dims, other.dims)
     return [dims, ()]
 
 
-def common_dims(a: Dims, b: Dims) -> Dims:
+def broader_dims(a: Dims, b: Dims) -> Dims:
     """Return the most specific shape that is compatible with both `a` and `b`."""
     if a is None or b is None or len(a) != len(b):
         return None
@@ -64,7 +64,7 @@ for _prefix, _arg in (("", "T"), ("Ref", "Ref(T)")):
         (f"output_false: {_arg}", f"output_true: {_arg}"),
         {"T": "type"},
         _switch_shape,
-        value=None if _prefix else value_rules.routed,
+        value=None if _prefix else value_rules.routed_value,
         traits=Traits(role=Role.SWITCH, cost=free),
         doc="`data` on the output selected by `pred`; the other output is dead.",
     )
@@ -82,8 +82,8 @@ for _prefix, _arg in (("", "T"), ("Ref", "Ref(T)")):
         (f"data: {_arg}",),
         (f"output: {_arg}",),
         {"T": "type"} | _FRAME,
-        _one,
-        value=None if _prefix else value_rules.routed,
+        _first_shape,
+        value=None if _prefix else value_rules.routed_value,
         traits=Traits(role=Role.ENTER, cost=free),
         doc="`data` in iteration 0 of a frame; in all iterations if it is constant.",
     )
@@ -92,7 +92,7 @@ for _prefix, _arg in (("", "T"), ("Ref", "Ref(T)")):
         (f"data: {_arg}",),
         (f"output: {_arg}",),
         {"T": "type"},
-        _one,
+        _first_shape,
         traits=Traits(role=Role.EXIT, cost=free),
         doc="`data` in the enclosing frame; the paper's Leave.",
     )
@@ -101,7 +101,7 @@ for _prefix, _arg in (("", "T"), ("Ref", "Ref(T)")):
         (f"data: {_arg}",),
         (f"output: {_arg}",),
         {"T": "type"},
-        _one,
+        _first_shape,
         traits=Traits(role=Role.NEXT_ITERATION, cost=free),
         doc="`data` in the next iteration.",
     )

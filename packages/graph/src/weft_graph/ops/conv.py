@@ -37,7 +37,7 @@ from weft_graph.ops.windows import (
     spatial_axes,
 )
 from weft_tensor import errors
-from weft_tensor.arguments import whole
+from weft_tensor.arguments import check_whole_number
 from weft_tensor.shape import Dims, format_dims, merge_dims
 
 _T = "{float16, bfloat16, float32, float64}"
@@ -96,7 +96,7 @@ def _input_rule(op: str, depthwise: bool = False) -> Any:
         dims = require_rank(
             op, "input_sizes for a shape", vector_as_dims(sizes, "input_sizes"), rank
         )
-        return (_checked_backprop(op, node, dims, filters.dims, grad.dims, depthwise)[0],)
+        return (_check_backprop_shapes(op, node, dims, filters.dims, grad.dims, depthwise)[0],)
 
     return rule
 
@@ -110,12 +110,12 @@ def _filter_rule(op: str, depthwise: bool = False) -> Any:
         dims = require_rank(
             op, "filter_sizes for a shape", vector_as_dims(sizes, "filter_sizes"), rank
         )
-        return (_checked_backprop(op, node, x.dims, dims, grad.dims, depthwise)[1],)
+        return (_check_backprop_shapes(op, node, x.dims, dims, grad.dims, depthwise)[1],)
 
     return rule
 
 
-def _checked_backprop(
+def _check_backprop_shapes(
     op: str, node: NodeSpec, x: Dims, filters: Dims, grad: Dims, depthwise: bool
 ) -> tuple[Dims, Dims]:
     """Return the shapes of input and filter after checking them against that of the gradient."""
@@ -233,7 +233,7 @@ def expand(value: Any, name: str, spatial: int, data_format: str) -> list[int]:
     if value is None:
         value = 1
     several = isinstance(value, list | tuple | np.ndarray) and np.ndim(value) > 0
-    entries = [whole(entry, name) for entry in (value if several else [value])]
+    entries = [check_whole_number(entry, name) for entry in (value if several else [value])]
     if len(entries) == spatial + 2:
         return entries
     if len(entries) == 1:
@@ -263,7 +263,7 @@ def padding_attrs(padding: Any, data_format: str) -> dict[str, Any]:
             f"padding must be 'SAME', 'VALID' or {len(data_format)} pairs [before, after], "
             f"got {padding!r}"
         )
-    flat = [whole(size, "padding") for pair in padding for size in pair]
+    flat = [check_whole_number(size, "padding") for pair in padding for size in pair]
     if not any(flat):
         return {"padding": "VALID"}
     return {"padding": "EXPLICIT", "explicit_paddings": flat}

@@ -57,16 +57,16 @@ def per_input(factor: int) -> CostRule:
     return computes(lambda sizes: factor * sizes.elements_in)
 
 
-def drawn(factor: int) -> CostRule:
+def random_draws(factor: int) -> CostRule:
     """Return a cost rule with this many operations per random number; only outputs are written."""
-    return takes(lambda sizes: factor * sizes.elements_out, _written)
+    return takes(lambda sizes: factor * sizes.elements_out, _output_bytes)
 
 
-def _written(sizes: Sizes) -> float:
+def _output_bytes(sizes: Sizes) -> float:
     return sum(sizes.output_bytes)
 
 
-written = moves(_written)
+written = moves(_output_bytes)
 """Cost rule: outputs are written, inputs are not read."""
 
 
@@ -207,7 +207,7 @@ def decomposition(cube: Rule, columns: float = 0.0, square: bool = True) -> Cost
 
 
 @moves
-def gathered(sizes: Sizes) -> float:
+def gather_bytes(sizes: Sizes) -> float:
     """Cost rule: the gathered part of the input is read and written, and the indices are read."""
     return 2 * sum(sizes.output_bytes) + sum(sizes.input_bytes[1:])
 
@@ -232,20 +232,22 @@ def _updates(sizes: Sizes) -> float:
     return prod(sizes.inputs[2])
 
 
-def _scattered(sizes: Sizes) -> float:
+def _scatter_bytes(sizes: Sizes) -> float:
     return sizes.input_bytes[1] + 3 * sizes.input_bytes[2]
 
 
-scatters = moves(_scattered)
+scatters = moves(_scatter_bytes)
 """Cost rule: indices and updates are read; as much of the variable is read and written."""
 
-scatter_sums = takes(_updates, _scattered)
+scatter_sums = takes(_updates, _scatter_bytes)
 """The same cost rule plus one operation for each element of the updates."""
 
-value_scatters = moves(lambda sizes: 2 * sizes.output_bytes[0] + _scattered(sizes))
+value_scatters = moves(lambda sizes: 2 * sizes.output_bytes[0] + _scatter_bytes(sizes))
 """Cost rule: the value is copied, and the updates are scattered into the copy."""
 
-value_scatter_sums = takes(_updates, lambda sizes: 2 * sizes.output_bytes[0] + _scattered(sizes))
+value_scatter_sums = takes(
+    _updates, lambda sizes: 2 * sizes.output_bytes[0] + _scatter_bytes(sizes)
+)
 """The same cost rule plus one operation for each element of the updates."""
 
 

@@ -27,7 +27,7 @@ from weft_graph.ops import array, shape_rules
 from weft_graph.ops.casting import cast
 from weft_graph.ops.of_operators import or_method
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import integer
+from weft_tensor.arguments import check_integer
 from weft_tensor.shape import Dims, format_dims, merge_dims
 
 
@@ -418,8 +418,13 @@ def eye(
     element = dtypes.as_dtype(dtype)
     columns = num_rows if num_columns is None else num_columns
     if _is_static(num_rows) and _is_static(columns) and not isinstance(batch_shape, Output):
-        lead = () if batch_shape is None else [integer(n, "batch_shape", 0) for n in batch_shape]
-        rows, columns = integer(num_rows, "num_rows", 0), integer(columns, "num_columns", 0)
+        lead = (
+            () if batch_shape is None else [check_integer(n, "batch_shape", 0) for n in batch_shape]
+        )
+        rows, columns = (
+            check_integer(num_rows, "num_rows", 0),
+            check_integer(columns, "num_columns", 0),
+        )
         if rows * columns * int(np.prod(lead)) <= _LARGEST_CONSTANT:
             unit = np.eye(rows, columns, dtype=element.numpy)
             return convert_to_tensor(np.tile(unit, (*lead, 1, 1)), name=name or "eye")

@@ -20,17 +20,17 @@ from weft_graph.ir import scalar
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.ir.scalar import Scalar
-from weft_graph.ir.value_rules import of_two
+from weft_graph.ir.value_rules import binary_value_rule
 from weft_graph.ops.casting import cast
 from weft_graph.ops.elementwise import (
     INEXACT,
     NUMBERS,
     REALS,
-    none_of_none,
     pair,
     register_binary,
     register_gradient_of_unary,
     register_unary,
+    zero_if_zero_grad,
 )
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
@@ -52,20 +52,20 @@ def _truncate_div(x: Scalar, y: Scalar) -> Scalar:
 
 def _reciprocal_grad(y: Scalar, dy: Scalar) -> Scalar:
     c = scalar.conj(y)
-    return none_of_none(dy, -(c * c * dy))
+    return zero_if_zero_grad(dy, -(c * c * dy))
 
 
 # ------------------------------------------------------------ values that are known before
 
 
-def _truncated_integers(x: int, y: int) -> int:
+def _truncate_divide_integers(x: int, y: int) -> int:
     return abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
 
 
-def _truncated(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _truncate_divide(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if x.dtype.kind not in "iu":
         return np.asarray(np.trunc(np.divide(x, y)))
-    quotients = np.frompyfunc(_truncated_integers, 2, 1)(x, y)  # which refuses zeros
+    quotients = np.frompyfunc(_truncate_divide_integers, 2, 1)(x, y)  # which refuses zeros
     return np.asarray(quotients).astype(x.dtype)
 
 
@@ -81,7 +81,7 @@ register_binary(
     REALS,
     _floor_div,
     "x / y rounded down.",
-    value=of_two(np.floor_divide, operator.floordiv),
+    value=binary_value_rule(np.floor_divide, operator.floordiv),
     cheap=True,
     differentiable=False,
 )
@@ -90,7 +90,7 @@ register_binary(
     REALS,
     scalar.floor_mod,
     "The remainder of FloorDiv, with the sign of y.",
-    value=of_two(np.remainder, operator.mod),
+    value=binary_value_rule(np.remainder, operator.mod),
     cheap=True,
 )
 register_binary(
@@ -98,7 +98,7 @@ register_binary(
     NUMBERS,
     _truncate_div,
     "x / y rounded toward zero.",
-    value=of_two(_truncated, _truncated_integers),
+    value=binary_value_rule(_truncate_divide, _truncate_divide_integers),
     differentiable=False,
 )
 register_binary("TruncateMod", REALS, scalar.trunc_mod, "Another name of Mod.")

@@ -33,7 +33,7 @@ def einsum_dims(equation: str, operands: Sequence[Dims]) -> Dims:
     sizes: dict[str, int | None] = {}
     batch_dims: Dims = ()
     for term, dims in zip(terms, operands, strict=True):
-        letters, inside = _fitted(term, dims)
+        letters, inside = _fit_term(term, dims)
         for letter, size in letters:
             label = f"the sizes of axis {letter!r} of {equation!r}"
             sizes[letter] = merge_size(sizes.get(letter), size, label)
@@ -49,7 +49,7 @@ def einsum_dims(equation: str, operands: Sequence[Dims]) -> Dims:
     return (*(sizes[c] for c in head), *(batch_dims or ()), *(sizes[c] for c in tail))
 
 
-def _fitted(term: str, dims: Dims) -> tuple[list[tuple[str, int | None]], Dims]:
+def _fit_term(term: str, dims: Dims) -> tuple[list[tuple[str, int | None]], Dims]:
     """Return the sizes of a term's letters and of its ellipsis."""
     head, dots, tail = term.partition("...")
     if dims is None:

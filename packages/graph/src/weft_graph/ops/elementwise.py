@@ -36,7 +36,7 @@ def register_unary(
         ("x: T",),
         (f"y: {result}",),
         {"T": types},
-        shape_rules.unchanged,
+        shape_rules.same_shape,
         value=value,
         traits=elementwise(function, **traits),
         doc=doc,
@@ -75,13 +75,13 @@ def register_gradient_of_unary(
         ("y: T", "dy: T"),
         ("z: T",),
         {"T": INEXACT},
-        shape_rules.merged_with(0, 1),
+        shape_rules.merged_shape_of(0, 1),
         traits=elementwise(function),
         doc=doc,
     )
 
 
-def none_of_none(dy: Scalar, slope: Scalar) -> Scalar:
+def zero_if_zero_grad(dy: Scalar, slope: Scalar) -> Scalar:
     """Return a gradient that is 0 where the upstream gradient is, even if the slope is infinite.
 
     Gradients masked by a selection after a root or a quotient therefore do not become NaN.

@@ -46,7 +46,7 @@ _REAL = "{float32, float64} = float32"
 # ------------------------------------------------------------------------------ shapes
 
 
-def _same_shape(rank: int) -> ShapeRule:
+def _same_shape_rule(rank: int) -> ShapeRule:
     def rule(node: NodeSpec) -> Sequence[Dims]:
         return (shape_rules.with_rank_at_least(node.inputs[0].dims, rank, "input"),)
 
@@ -76,7 +76,7 @@ def half(size: int) -> int:
     return size // 2 + 1 if size else 0
 
 
-def _transformed(
+def _transform_dims(
     dims: tuple[int | None, ...], axes: Sequence[int], lengths: list[int] | None, halved: str
 ) -> Sequence[Dims]:
     """Return the shape of the result: `lengths` along the axes, or half along the last one.
@@ -108,7 +108,7 @@ def _innermost_shape(rank: int, halved: str) -> ShapeRule:
         dims = shape_rules.with_rank_at_least(node.inputs[0].dims, rank, "input")
         if dims is None:
             return (None,)
-        return _transformed(dims, range(len(dims) - rank, len(dims)), lengths, halved)
+        return _transform_dims(dims, range(len(dims) - rank, len(dims)), lengths, halved)
 
     return rule
 
@@ -122,7 +122,7 @@ def _axes_shape(halved: str) -> ShapeRule:
         if dims is None or axes is None:
             return (None if dims is None else (None,) * len(dims),)
         positions = shape_rules.normal_axes(axes.tolist(), len(dims))
-        return _transformed(dims, positions, lengths, halved)
+        return _transform_dims(dims, positions, lengths, halved)
 
     return rule
 
@@ -178,7 +178,7 @@ def _declare(rank: int | None) -> None:
         if rank is None:
             rule = _axes_shape(halved)
         else:
-            rule = _innermost_shape(rank, halved) if halved else _same_shape(rank)
+            rule = _innermost_shape(rank, halved) if halved else _same_shape_rule(rank)
         register_op(
             op + suffix,
             inputs,
@@ -380,15 +380,15 @@ def irfft3d(input_tensor: Any, fft_length: Any = None, name: str | None = None) 
 def _real_transform(op: str, rank: int, value: Any, fft_length: Any, name: str) -> Output:
     with name_scope(name) as scope:
         inverse = op in _REAL_INVERSES
-        x = _converted(value, inverse)
+        x = _convert_input(value, inverse)
         if fft_length is None:
             fft_length = _full_lengths(x, np.arange(-rank, 0, dtype=np.int32), inverse)
         lengths = convert_to_tensor(fft_length, dtypes.int32)
-        x = _filled(x, lengths, np.arange(-rank, 0, dtype=np.int32), inverse)
+        x = _pad_to_lengths(x, lengths, np.arange(-rank, 0, dtype=np.int32), inverse)
         return out(op, [x, lengths], _result_type(x, op), scope)
 
 
-def _converted(value: Any, inverse: bool) -> Output:
+def _convert_input(value: Any, inverse: bool) -> Output:
     """Convert the input to a tensor; Python integers become floats."""
     return convert_to_tensor(value, preferred_dtype=dtypes.complex64 if inverse else dtypes.float32)
 
@@ -425,7 +425,7 @@ def shape_of(x: Output, axes: Any) -> Any:
     return out("GatherV2", [out("Shape", [x]), selected, 0])
 
 
-def _filled(x: Output, lengths: Output, axes: Any, inverse: bool) -> Output:
+def _pad_to_lengths(x: Output, lengths: Output, axes: Any, inverse: bool) -> Output:
     """Pad axes that are shorter than the transform with zeros at the end."""
     sizes, static_lengths = shape_of(x, axes), constant_value(lengths)
     if isinstance(sizes, np.ndarray) and static_lengths is not None:
@@ -440,8 +440,8 @@ def _filled(x: Output, lengths: Output, axes: Any, inverse: bool) -> Output:
         lengths_needed = out("ConcatV2", [[lengths[:-1], last], 0])
     lack = out("Maximum", [0, out("Sub", [lengths_needed, sizes])])
     rank = out("Rank", [x]) if x.dims is None else len(x.dims)
-    places = out("FloorMod", [axes, rank])
-    after = out("ScatterNd", [out("ExpandDims", [places, 1]), lack, out("Pack", [[rank]])])
+    positions = out("FloorMod", [axes, rank])
+    after = out("ScatterNd", [out("ExpandDims", [positions, 1]), lack, out("Pack", [[rank]])])
     paddings = out("Pack", [[out("ZerosLike", [after]), after]], {"axis": 1})
     return out("Pad", [x, paddings])
 
@@ -553,13 +553,13 @@ def _transform_axes(
             f"norm must be 'backward', 'forward' or 'ortho', got {norm!r}"
         )
     with name_scope(name) as scope:
-        x = _converted(value, op in ("FFTND", "IFFTND", "IRFFTND"))
+        x = _convert_input(value, op in ("FFTND", "IFFTND", "IRFFTND"))
         static_axes = _static_axes(x, axes)
         inverse = op in _REAL_INVERSES
         if fft_length is None:
             fft_length = _full_lengths(x, static_axes, inverse)
         lengths = convert_to_tensor(fft_length, dtypes.int32)
-        x = _filled(x, lengths, static_axes, inverse)
+        x = _pad_to_lengths(x, lengths, static_axes, inverse)
         divided = op[0] == "I"
         if norm in (None, "backward"):
             return out(op, [x, lengths, static_axes], _result_type(x, op), scope)
@@ -599,7 +599,7 @@ def fftshift(x: Any, axes: Any = None, name: str | None = None) -> Output:
       >>> wf.Session().run(wf.signal.fftshift([0, 1, 2, -2, -1]))
       array([-2, -1,  0,  1,  2], dtype=int32)
     """
-    return _shifted(x, axes, name or "fftshift", lambda size: out("FloorDiv", [size, 2]))
+    return _shift_axes(x, axes, name or "fftshift", lambda size: out("FloorDiv", [size, 2]))
 
 
 def ifftshift(x: Any, axes: Any = None, name: str | None = None) -> Output:
@@ -615,17 +615,17 @@ def ifftshift(x: Any, axes: Any = None, name: str | None = None) -> Output:
       array([ 0,  1,  2, -2, -1], dtype=int32)
     """
     half_back = lambda size: out("Neg", [out("FloorDiv", [size, 2])])  # noqa: E731
-    return _shifted(x, axes, name or "ifftshift", half_back)
+    return _shift_axes(x, axes, name or "ifftshift", half_back)
 
 
-def _shifted(x: Any, axes: Any, name: str, shift: Callable[[Any], Output]) -> Output:
+def _shift_axes(x: Any, axes: Any, name: str, shift: Callable[[Any], Output]) -> Output:
     with name_scope(name) as scope:
         value = convert_to_tensor(x)
         rank = out("Rank", [value]) if value.dims is None else len(value.dims)
-        places = (
+        positions = (
             out("Range", [0, rank, 1]) if axes is None else convert_to_tensor(axes, dtypes.int32)
         )
         if axes is not None:
-            places = out("FloorMod", [places, rank])
-        sizes = out("GatherV2", [out("Shape", [value]), places, 0])
-        return roll(value, shift(sizes), places, scope)
+            positions = out("FloorMod", [positions, rank])
+        sizes = out("GatherV2", [out("Shape", [value]), positions, 0])
+        return roll(value, shift(sizes), positions, scope)

@@ -121,7 +121,7 @@ register_op(
 # --------------------------------------------------------------------------- functions
 
 
-class Pooled(NamedTuple):
+class PooledImage(NamedTuple):
     """A pooled image and the starts of the regions, followed by the size of the image."""
 
     output: Output
@@ -131,13 +131,13 @@ class Pooled(NamedTuple):
 
 def _pool(
     op: str, value: Any, ratio: Any, flags: dict[str, Any], seeds: tuple[int, int], name: str | None
-) -> Pooled:
+) -> PooledImage:
     seed, seed2 = seeds
     if not flags["deterministic"] and not (seed or seed2):
         first, second = get_seed(None)
         seed, seed2 = first or 0, second or 0
     attrs = {"pooling_ratio": list(ratio), **flags, "seed": seed, "seed2": seed2}
-    return Pooled(*create(op, [convert_to_tensor(value)], attrs, name).outputs)
+    return PooledImage(*create(op, [convert_to_tensor(value)], attrs, name).outputs)
 
 
 def fractional_avg_pool(
@@ -149,7 +149,7 @@ def fractional_avg_pool(
     seed: int = 0,
     seed2: int = 0,
     name: str | None = None,
-) -> Pooled:
+) -> PooledImage:
     """Return the means of random regions of an image, whose sizes differ by at most 1.
 
     Args:
@@ -188,7 +188,7 @@ def fractional_max_pool(
     seed: int = 0,
     seed2: int = 0,
     name: str | None = None,
-) -> Pooled:
+) -> PooledImage:
     """Return the maxima of random regions of an image.
 
     Args:

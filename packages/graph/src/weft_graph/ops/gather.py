@@ -59,7 +59,7 @@ def check_bounds(indices: np.ndarray[Any, Any], size: int, label: str = "indices
 
 def _gather_shape(node: NodeSpec) -> Sequence[Dims]:
     params, indices = node.inputs
-    return (_gathered(params, indices, 0, 0),)
+    return (_gather_dims(params, indices, 0, 0),)
 
 
 def _gather_v2_shape(node: NodeSpec) -> Sequence[Dims]:
@@ -72,7 +72,7 @@ def _gather_v2_shape(node: NodeSpec) -> Sequence[Dims]:
         if params.dims is None or indices.dims is None:
             return (None,)
         return ((None,) * (len(params.dims) + len(indices.dims) - 1 - batch),)
-    return (_gathered(params, indices, axis, batch),)
+    return (_gather_dims(params, indices, axis, batch),)
 
 
 def _batch_dims(batch: int, rank: int) -> int:
@@ -83,7 +83,7 @@ def _batch_dims(batch: int, rank: int) -> int:
     return batch + rank if batch < 0 else batch
 
 
-def _gathered(params: Output, indices: Output, axis: int, batch: int) -> Dims:
+def _gather_dims(params: Output, indices: Output, axis: int, batch: int) -> Dims:
     dims, index_dims = params.dims, indices.dims
     if dims is None:
         return None
@@ -240,7 +240,7 @@ register_op(
     {"validate_indices": "bool = true", "Tparams": "type", "Tindices": _INDEX},
     _gather_shape,
     value=_gather_value,
-    traits=Traits(cost=cost_rules.gathered),
+    traits=Traits(cost=cost_rules.gather_bytes),
 )
 register_op(
     "GatherV2",
@@ -254,7 +254,7 @@ register_op(
     },
     _gather_v2_shape,
     value=_gather_value,
-    traits=Traits(cost=cost_rules.gathered),
+    traits=Traits(cost=cost_rules.gather_bytes),
 )
 register_op(
     "GatherNd",
@@ -262,7 +262,7 @@ register_op(
     ("output: Tparams",),
     {"Tparams": "type", "Tindices": _INDEX},
     _gather_nd_shape,
-    traits=Traits(cost=cost_rules.gathered),
+    traits=Traits(cost=cost_rules.gather_bytes),
 )
 register_op(
     "ScatterNd",
@@ -379,8 +379,8 @@ def gather(
     if not batch_dims and isinstance(axis, int) and axis == 0:
         sparse_read = getattr(params, "sparse_read", None)
         if sparse_read is not None:
-            gathered: Output = sparse_read(indices, name=name)
-            return gathered
+            result: Output = sparse_read(indices, name=name)
+            return result
     return out("GatherV2", [params, indices, axis], {"batch_dims": batch_dims}, name)
 
 
@@ -423,8 +423,8 @@ def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: in
         indices = with_batch_positions(convert_to_tensor(indices), batch_dims)
         params = values
     elif hasattr(params, "gather_nd"):  # a resource variable
-        gathered: Output = params.gather_nd(indices, name=name)
-        return gathered
+        result: Output = params.gather_nd(indices, name=name)
+        return result
     return out("GatherNd", [params, indices], name=name)
 
 

@@ -24,13 +24,13 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import EACH, VIEW, Role, Traits
 from weft_graph.ops import cost_rules
-from weft_graph.ops.shape_rules import unchanged
+from weft_graph.ops.shape_rules import same_shape
 from weft_tensor.shape import Dims, merge_dims
 
 # ------------------------------------------------------------------------------ shape rules
 
 
-def _ensured_shape(node: NodeSpec) -> Sequence[Dims]:
+def _ensure_shape_shape(node: NodeSpec) -> Sequence[Dims]:
     return (merge_dims(node.inputs[0].dims, node.attrs["shape"]),)
 
 
@@ -53,8 +53,8 @@ for _name, _traits, _doc in (
         ("input: T",),
         ("output: T",),
         {"T": "type"},
-        unchanged,
-        value=value_rules.unchanged,
+        same_shape,
+        value=value_rules.identity_value,
         traits=_traits,
         doc=_doc,
     )
@@ -63,7 +63,7 @@ register_op(
     ("input: T",),
     ("output: T",),
     {"T": "type", "message": "string = ''"},
-    unchanged,
+    same_shape,
     traits=Traits(identity=True, view=0),
     doc="The input; computing a gradient through it is an error.",
 )
@@ -72,7 +72,7 @@ register_op(
     ("tensor: T",),
     ("output: T",),
     {"T": "{floating}", "message": "string"},
-    unchanged,
+    same_shape,
     traits=Traits(view=0, by_element=True, cost=cost_rules.per_output(1)),
     doc="The input; an error if an element is infinite or NaN.",
 )
@@ -81,7 +81,7 @@ register_op(
     ("input: T",),
     ("output: T",),
     {"T": "type", "shape": "shape"},
-    _ensured_shape,
+    _ensure_shape_shape,
     traits=VIEW,
     doc="The input; an error if its shape is incompatible with the attribute.",
 )
@@ -91,7 +91,7 @@ register_op(
     ("output: T",),
     {"T": "list(type) >= 1"},
     _all_unchanged,
-    value=value_rules.unchanged,
+    value=value_rules.identity_value,
     traits=Traits(view=EACH),
     doc="All inputs.",
 )

@@ -57,7 +57,7 @@ def _fresnel_waves(size: Scalar, exact: bool) -> tuple[Scalar, Scalar, Scalar, S
     return f, g, scalar.sin((math.pi / 2) * quadrant), scalar.cos((math.pi / 2) * quadrant)
 
 
-def _fresnel_near(fit: tuple[float, ...], near: Scalar, exact: bool) -> Scalar:
+def _fresnel_series(fit: tuple[float, ...], near: Scalar, exact: bool) -> Scalar:
     argument = scalar.square(scalar.square(near)) * (2 / _BEND**4) - 1
     return chebyshev(fit, argument, exact)
 
@@ -67,7 +67,7 @@ def _fresnel_cosine(x: Scalar, exact: bool) -> Scalar:
     size, near = scalar.absolute(x), scalar.clamp(x, -_BEND, _BEND)
     f, g, sine, cosine = _fresnel_waves(size, exact)
     far = scalar.sign(x) * (0.5 + (f * sine - g * cosine))
-    return scalar.where(size > _BEND, far, near * _fresnel_near(fits.FRESNEL_COS, near, exact))
+    return scalar.where(size > _BEND, far, near * _fresnel_series(fits.FRESNEL_COS, near, exact))
 
 
 @in_float64
@@ -75,7 +75,7 @@ def _fresnel_sine(x: Scalar, exact: bool) -> Scalar:
     size, near = scalar.absolute(x), scalar.clamp(x, -_BEND, _BEND)
     f, g, sine, cosine = _fresnel_waves(size, exact)
     far = scalar.sign(x) * (0.5 - (f * cosine + g * sine))
-    low = near * near * near * _fresnel_near(fits.FRESNEL_SIN, near, exact)
+    low = near * near * near * _fresnel_series(fits.FRESNEL_SIN, near, exact)
     return scalar.where(size > _BEND, far, low)
 
 

@@ -26,8 +26,8 @@ from weft_graph.ops.shape_rules import (
     with_rank,
 )
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import integer
-from weft_tensor.nesting import too_deep
+from weft_tensor.arguments import check_integer
+from weft_tensor.nesting import too_deep_error
 from weft_tensor.shape import Dims, format_dims, merge_dims, num_elements
 
 # ------------------------------------------------------------------------------ shape rules
@@ -286,7 +286,7 @@ register_op(
     {"num_split": "int >= 1", "T": "type"},
     _split_shape,
     value=_split_value,
-    traits=Traits(view=1, cost=cost_rules.gathered),
+    traits=Traits(view=1, cost=cost_rules.gather_bytes),
 )
 register_op(
     "SplitV",
@@ -295,7 +295,7 @@ register_op(
     {"num_split": "int >= 1", "T": "type", "Tlen": "{int32, int64} = int64"},
     _split_v_shape,
     value=_split_v_value,
-    traits=Traits(view=0, cost=cost_rules.gathered),
+    traits=Traits(view=0, cost=cost_rules.gather_bytes),
 )
 register_op(
     "Pack",
@@ -313,7 +313,7 @@ register_op(
     {"num": "int >= 0", "T": "type", "axis": "int = 0"},
     _unpack_shape,
     value=_unpack_value,
-    traits=Traits(unstacks=True, view=0, cost=cost_rules.gathered),
+    traits=Traits(unstacks=True, view=0, cost=cost_rules.gather_bytes),
 )
 register_op(
     "Tile",
@@ -399,7 +399,7 @@ def split(
             raise errors.InvalidArgumentError(
                 f"the number of parts must be known while the graph is built, got {sizes!r}"
             )
-        attrs = {"num_split": integer(count.item(), "the number of parts")}
+        attrs = {"num_split": check_integer(count.item(), "the number of parts")}
         return list(create("Split", [axis, value], attrs, name or "split").outputs)
     if num is None:
         num = sizes.dims[0] if sizes.dims else None
@@ -440,7 +440,7 @@ def _holds_outputs(values: Sequence[Any]) -> bool:
             for v in values
         )
     except RecursionError:
-        raise too_deep(values) from None
+        raise too_deep_error(values) from None
 
 
 def unstack(
@@ -461,7 +461,7 @@ def unstack(
     if num is None:
         dims = tensor.dims
         if dims is not None:
-            num = dims[normal_axis(integer(axis, "axis"), len(dims))]
+            num = dims[normal_axis(check_integer(axis, "axis"), len(dims))]
         if num is None:
             raise errors.InvalidArgumentError(
                 f"the number of parts cannot be inferred from shape {format_dims(dims)}: pass num"

@@ -73,11 +73,11 @@ def rows_of(value: Output, rows: Output) -> Output:
     shape = out("Shape", [value])
     count, width = shape[-2], shape[-1]
     flat = out("Reshape", [value, out("Pack", [[-1, width]])])
-    places = out("Reshape", [rows, out("Pack", [[-1, count]])])
-    starts = out("Mul", [out("Range", [0, out("Shape", [places])[0], 1]), count])
-    places = out("AddV2", [out("Cast", [places], {"DstT": dtypes.int32}),
+    indices = out("Reshape", [rows, out("Pack", [[-1, count]])])
+    starts = out("Mul", [out("Range", [0, out("Shape", [indices])[0], 1]), count])
+    indices = out("AddV2", [out("Cast", [indices], {"DstT": dtypes.int32}),
                            out("ExpandDims", [starts, 1])])  # fmt: skip
-    selected = out("GatherV2", [flat, out("Reshape", [places, [-1]]), 0])
+    selected = out("GatherV2", [flat, out("Reshape", [indices, [-1]]), 0])
     return out("Reshape", [selected, shape])
 
 
@@ -108,13 +108,13 @@ def lu_reconstruct(
              [4., 6.]], dtype=float32)
     """
     with name_scope(name, "lu_reconstruct") as scope:
-        factors, rows = _checked(lower_upper, perm)
+        factors, rows = _check_factors(lower_upper, perm)
         upper = diagonals.matrix_band_part(factors, 0, -1)
         product = out("BatchMatMulV2", [lower_factor(factors), upper])
         return out("Identity", [rows_of(product, inverse_rows(rows))], name=scope)
 
 
-def _checked(lower_upper: Any, perm: Any) -> tuple[Output, Output]:
+def _check_factors(lower_upper: Any, perm: Any) -> tuple[Output, Output]:
     """Return the factors and the row permutations, checked.
 
     Raises: InvalidArgumentError: the shapes do not match.
@@ -146,7 +146,7 @@ def lu_solve(
              [1.]], dtype=float32)
     """
     with name_scope(name, "lu_solve") as scope:
-        factors, rows = _checked(lower_upper, perm)
+        factors, rows = _check_factors(lower_upper, perm)
         value = convert_to_tensor(rhs, factors.dtype.base_dtype)
         shape_rules.with_rank_at_least(value.dims, 2, "rhs")
         factors, rows, value = _broadcast_leading(factors, rows, value)
@@ -164,14 +164,14 @@ def _broadcast_leading(
     shapes = [out("Shape", [tensor]) for tensor in (factors, value)]
     lead = out("BroadcastArgs", [shapes[0][:-2], shapes[1][:-2]])
 
-    def onto(part: Output, tail: Output) -> Output:
+    def broadcast_to_batch(part: Output, tail: Output) -> Output:
         return out("BroadcastTo", [part, out("ConcatV2", [[lead, tail], 0])])
 
     tails = (shapes[0][-2:], shapes[0][-1:], shapes[1][-2:])
     return (
-        onto(factors, tails[0]),
-        onto(rows, tails[1]),
-        onto(value, tails[2]),
+        broadcast_to_batch(factors, tails[0]),
+        broadcast_to_batch(rows, tails[1]),
+        broadcast_to_batch(value, tails[2]),
     )
 
 
@@ -192,6 +192,6 @@ def lu_matrix_inverse(
              [0.5 , 0.  ]], dtype=float32)
     """
     with name_scope(name, "lu_matrix_inverse") as scope:
-        factors, rows = _checked(lower_upper, perm)
+        factors, rows = _check_factors(lower_upper, perm)
         unit = out("OnesLike", [diagonals.matrix_diag_part(factors)])
         return lu_solve(factors, rows, diagonals.matrix_diag(unit), name=scope)

@@ -23,7 +23,7 @@ from weft_graph.ir.node import Output
 from weft_graph.ops import array, broadcasting, gather, join, shapes
 from weft_graph.ops.shape_rules import constant_array, normal_axis
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import whole
+from weft_tensor.arguments import check_whole_number
 from weft_tensor.shape import Dims, compatible_dims, format_dims, num_elements
 
 
@@ -61,7 +61,7 @@ def boolean_mask(
                 f"got shape {format_dims(mask_tensor.dims)}"
             )
         if count > 1:
-            values = shapes.reshape(values, _merged_shape(values, dim, count))
+            values = shapes.reshape(values, _merge_axes_shape(values, dim, count))
         flat = mask_tensor if count == 1 else shapes.reshape(mask_tensor, [-1])
         positions = shapes.squeeze(out("Where", [flat]), axis=[1])
         return gather.gather(values, positions, axis=dim)
@@ -80,7 +80,7 @@ def _mask_axis(axis: Any, values: Output) -> int:
     return int(axis) if values.dims is None else normal_axis(int(axis), len(values.dims))
 
 
-def _merged_shape(values: Output, dim: int, count: int) -> Any:
+def _merge_axes_shape(values: Output, dim: int, count: int) -> Any:
     """Return the shape with `count` axes, starting at `dim`, merged into one."""
     dims = values.dims
     if dims is not None:
@@ -164,7 +164,7 @@ def sequence_mask(
             )
         else:
             longest = convert_to_tensor(
-                whole(maxlen, "maxlen") if isinstance(maxlen, float) else maxlen
+                check_whole_number(maxlen, "maxlen") if isinstance(maxlen, float) else maxlen
             )
             if longest.dims not in ((), None):
                 raise errors.InvalidArgumentError(
@@ -208,17 +208,17 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str = "meshgrid") -> list[O
     with _name_scope(name):
         count = len(args)
         vectors = [convert_to_tensor(value) for value in args]
-        places = list(range(count))
+        positions = list(range(count))
         if indexing == "xy" and count > 1:
-            places[0], places[1] = 1, 0
+            positions[0], positions[1] = 1, 0
         spread = []
-        for place, vector in zip(places, vectors, strict=True):
+        for position, vector in zip(positions, vectors, strict=True):
             shape = [1] * count
-            shape[place] = -1
+            shape[position] = -1
             spread.append(shapes.reshape(vector, shape))
         sizes: list[Any] = [None] * count
-        for place, vector in zip(places, vectors, strict=True):
-            sizes[place] = shapes.size(vector)
+        for position, vector in zip(positions, vectors, strict=True):
+            sizes[position] = shapes.size(vector)
         static_sizes = [constant_array(size) for size in sizes]
         static = [int(n) for n in static_sizes if n is not None]
         dims: Any = static if len(static) == count else join.stack(sizes)
@@ -243,7 +243,7 @@ def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None =
         if axis is None:
             values, axis = shapes.reshape(values, [-1]), 0
         elif not values.dims:
-            values = _at_least_vector(values)
+            values = _reshape_scalar_to_vector(values)
         if values.dims is not None:
             axis = normal_axis(axis, len(values.dims))
         counts = _counts(repeats)
@@ -259,7 +259,7 @@ def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None =
         return gather.gather(values, boolean_mask(grid, mask), axis=axis)
 
 
-def _at_least_vector(values: Output) -> Output:
+def _reshape_scalar_to_vector(values: Output) -> Output:
     """Reshape a scalar to one element, even if its rank is known only at run time."""
     if values.dims is not None:
         return shapes.reshape(values, [1])

@@ -20,7 +20,7 @@ from weft_tensor.shape import Dims, format_dims
 _NUMBERS = "{inexact, integral}"
 
 
-def _same_batch(node: NodeSpec) -> Sequence[Dims]:
+def _batch_matmul_shape(node: NodeSpec) -> Sequence[Dims]:
     a, b = node.inputs[0].dims, node.inputs[1].dims
     if a is not None and b is not None:
         if len(a) != len(b):
@@ -60,7 +60,7 @@ def _declare() -> None:
         doc="The product of two matrices, each optionally transposed.",
     )
     for op, rule, doc in (
-        ("BatchMatMul", _same_batch, "Matrix products; the leading axes must be equal."),
+        ("BatchMatMul", _batch_matmul_shape, "Matrix products; the leading axes must be equal."),
         ("BatchMatMulV2", shape_rules.batch_matmul, "Matrix products; the leading axes broadcast."),
     ):
         register_op(
@@ -90,7 +90,7 @@ def _declare() -> None:
 
 
 def _cross_shape(node: NodeSpec) -> Sequence[Dims]:
-    (dims,) = shape_rules.merged(node)
+    (dims,) = shape_rules.merged_shape(node)
     shape_rules.with_rank_at_least(dims, 1, "Cross: a")
     if dims is not None and dims[-1] not in (3, None):
         raise errors.InvalidArgumentError(
@@ -137,7 +137,7 @@ def matmul(
         return product
     if (transpose_a and adjoint_a) or (transpose_b and adjoint_b):
         raise errors.InvalidArgumentError("an operand is either transposed or adjoint, not both")
-    x, y = _mixed_pair(a, b) if _differ(a, b) else pair(a, b)
+    x, y = _convert_mixed_pair(a, b) if _differ(a, b) else pair(a, b)
     if x.dims is not None and y.dims is not None and len(x.dims) == 2 and len(y.dims) == 2:
         if adjoint_a and x.dtype.is_complex:
             x = out("Conj", [x])
@@ -176,10 +176,10 @@ def _differ(a: Any, b: Any) -> bool:
     return isinstance(a, Output) and isinstance(b, Output) and a.dtype is not b.dtype
 
 
-def _mixed_pair(a: Output, b: Output) -> tuple[Output, Output]:
+def _convert_mixed_pair(a: Output, b: Output) -> tuple[Output, Output]:
     """Convert a pair of bfloat16 and float32 operands to one type, as TensorFlow does."""
     if {a.dtype.base_dtype, b.dtype.base_dtype} == {dtypes.bfloat16, dtypes.float32}:
-        return _widened(a), _widened(b)
+        return _to_float32(a), _to_float32(b)
     return pair(a, b)
 
 
@@ -212,11 +212,11 @@ def sparse_matmul(
       array([[11.]], dtype=float32)
     """
     x, y = (convert_to_tensor(operand, preferred_dtype=dtypes.float32) for operand in (a, b))
-    x, y = (_widened(operand) for operand in (x, y))
+    x, y = (_to_float32(operand) for operand in (x, y))
     return matmul(x, y, transpose_a, transpose_b, name=name)
 
 
-def _widened(value: Output) -> Output:
+def _to_float32(value: Output) -> Output:
     if value.dtype.base_dtype is not dtypes.bfloat16:
         return value
     return out("Cast", [value], {"DstT": dtypes.float32})

@@ -21,7 +21,7 @@ from weft_tensor.shape import Dims, merge_dims
 # ------------------------------------------------------------------------- shape rules
 
 
-def _dilated(op: str, node: NodeSpec) -> tuple[Dims, Dims, Dims]:
+def _dilation_shapes(op: str, node: NodeSpec) -> tuple[Dims, Dims, Dims]:
     """Return the shapes of the image, of the filter and of the dilated image."""
     check_attrs(op, node.attrs, "NHWC", ("strides", "rates"))
     x = require_rank(op, "input", node.inputs[0].dims, 4)
@@ -40,7 +40,7 @@ def _dilated(op: str, node: NodeSpec) -> tuple[Dims, Dims, Dims]:
 
 def _rule(op: str, output: int) -> ShapeRule:
     def rule(node: NodeSpec) -> Sequence[Dims]:
-        shapes = _dilated(op, node)
+        shapes = _dilation_shapes(op, node)
         if len(node.inputs) == 3:
             try:
                 merge_dims(node.inputs[2].dims, shapes[2])

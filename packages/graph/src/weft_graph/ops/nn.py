@@ -42,16 +42,16 @@ from weft_graph.ir.scalar import (
 from weft_graph.ir.traits import Traits, elementwise
 from weft_graph.ops import casting, cost_rules, shapes
 from weft_graph.ops.shape_rules import (
-    fixed,
+    fixed_shape,
     merge_size,
-    merged,
+    merged_shape,
     normal_axis,
-    unchanged,
+    same_shape,
     with_rank,
     with_rank_at_least,
 )
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import integer
+from weft_tensor.arguments import check_integer
 from weft_tensor.shape import Dims, broadcast_dims, format_dims, merge_dims
 
 _FLOATING = "{float16, bfloat16, float32, float64}"
@@ -194,7 +194,7 @@ def _declare_activations() -> None:
             ("features: T",),
             ("activations: T",),
             attrs,
-            unchanged,
+            same_shape,
             traits=elementwise(function, in_float32=True, cheap=True),
             doc=doc,
         )
@@ -213,13 +213,13 @@ def _declare_activations() -> None:
             ("gradients: T", second),
             ("backprops: T",),
             attrs,
-            merged,
+            merged_shape,
             traits=elementwise(gradient, one_shape=True, in_float32=True),
             doc=doc,
         )
 
 
-def _declare_rest() -> None:
+def _declare_other_ops() -> None:
     bias = {"T": "{numbertype}", "data_format": "{'NHWC', 'NCHW'} = 'NHWC'"}
     register_op(
         "BiasAdd",
@@ -275,14 +275,14 @@ def _declare_rest() -> None:
         ("t: T",),
         ("output: T",),
         {"T": _FLOATING},
-        fixed(()),
+        fixed_shape(()),
         traits=Traits(cost=cost_rules.per_input(2)),
         doc="sum(t ** 2) / 2.",
     )
 
 
 _declare_activations()
-_declare_rest()
+_declare_other_ops()
 
 # ------------------------------------------------------------------------- activations
 
@@ -413,11 +413,11 @@ def bias_add(
       >>> wf.Session().run(wf.nn.bias_add([[1.0, 2.0]], [10.0, 20.0]))
       array([[11., 22.]], dtype=float32)
     """
-    first = _channels_first(data_format)
+    first = _is_channels_first(data_format)
     return out("BiasAdd", [value, bias], {"data_format": first}, name)
 
 
-def _channels_first(data_format: str | None) -> str:
+def _is_channels_first(data_format: str | None) -> str:
     if data_format is None or data_format in ("NHWC", "NDHWC", "NWC", "N...C"):
         return "NHWC"
     if data_format.startswith("NC") or data_format == "N":
@@ -484,7 +484,7 @@ def _axis(axis: int | None, dim: int | None) -> int:
     if axis is not None and dim is not None:
         raise errors.InvalidArgumentError("pass only one of axis and dim")
     axis_or_dim = dim if axis is None else axis
-    return -1 if axis_or_dim is None else integer(axis_or_dim, "axis")
+    return -1 if axis_or_dim is None else check_integer(axis_or_dim, "axis")
 
 
 def _apply_along_axis(op: str, logits: Any, axis: int, name: str | None) -> Output:
@@ -547,7 +547,7 @@ def sparse_softmax_cross_entropy_with_logits(
       >>> np.round(wf.Session().run(loss), 3)
       array([0.693], dtype=float32)
     """
-    _named_only("sparse_softmax_cross_entropy_with_logits", _sentinel, labels, logits)
+    _require_named_arguments("sparse_softmax_cross_entropy_with_logits", _sentinel, labels, logits)
     labels, logits = convert_to_tensor(labels), convert_to_tensor(logits)
     op = "SparseSoftmaxCrossEntropyWithLogits"
     if logits.dims == ():
@@ -636,13 +636,13 @@ def softmax_cross_entropy_with_logits(
       >>> np.round(wf.Session().run(loss), 3)
       array([0.693], dtype=float32)
     """
-    _named_only("softmax_cross_entropy_with_logits", _sentinel, labels, logits)
+    _require_named_arguments("softmax_cross_entropy_with_logits", _sentinel, labels, logits)
     fixed_labels = out("StopGradient", [convert_to_tensor(labels)])
     axis_or_dim = dim if axis is None else axis
     return softmax_cross_entropy_with_logits_v2(fixed_labels, logits, axis=axis_or_dim, name=name)
 
 
-def _named_only(function: str, sentinel: Any, labels: Any, logits: Any) -> None:
+def _require_named_arguments(function: str, sentinel: Any, labels: Any, logits: Any) -> None:
     if sentinel is not None or labels is None or logits is None:
         raise errors.InvalidArgumentError(
             f"{function} must be called with named arguments (labels=..., logits=..., ...)"

@@ -14,7 +14,7 @@ from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import Traits
 from weft_graph.ops import cost_rules
-from weft_graph.ops.shape_rules import merge_size, merged, with_rank
+from weft_graph.ops.shape_rules import merge_size, merged_shape, with_rank
 from weft_graph.ops.windows import channel_axis
 from weft_tensor import errors
 from weft_tensor.shape import Dims, format_dims
@@ -117,7 +117,7 @@ def _lrn_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _lrn_grad_shape(node: NodeSpec) -> Sequence[Dims]:
-    (dims,) = merged(node)
+    (dims,) = merged_shape(node)
     return (with_rank(dims, 4, "LRNGrad: input_image"),)
 
 

@@ -25,13 +25,13 @@ def or_method(method: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         first = next(iter(signature(function).parameters))
 
         @wraps(function)
-        def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        def apply_operator(*args: P.args, **kwargs: P.kwargs) -> R:
             if is_operator(args[0] if args else kwargs.get(first)):
                 result: R = _call_method(method, signature(function).bind(*args, **kwargs))
                 return result
             return function(*args, **kwargs)
 
-        return called
+        return apply_operator
 
     return decorate
 

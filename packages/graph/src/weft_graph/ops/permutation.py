@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from weft_graph.ir.builder import constant_of, convert_to_tensor, out
-from weft_graph.ir.costs import once
+from weft_graph.ir.costs import memory_cost
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import Array, NodeSpec, Values, register_op
 from weft_graph.ir.traits import NOT_DIFFERENTIABLE, Traits
@@ -140,7 +140,7 @@ for _name, _cheap, _value in (
         {"T": "type", "Tperm": _INT},
         _transpose_shape,
         value=_value,
-        traits=Traits(view=0, cheap=_cheap, cost=once),  # its consumers pay for the strides
+        traits=Traits(view=0, cheap=_cheap, cost=memory_cost),  # its consumers pay for the strides
     )
 register_op(
     "InvertPermutation", ("x: T",), ("y: T",), {"T": _INT}, _vector_shape, traits=NOT_DIFFERENTIABLE

@@ -18,11 +18,11 @@ from weft_graph.ir.scalar import Scalar
 from weft_graph.ops.elementwise import (
     INEXACT,
     NUMBERS,
-    none_of_none,
     register_binary,
     register_gradient_of_unary,
     register_unary,
     unary,
+    zero_if_zero_grad,
 )
 
 # ------------------------------------------------------------------ scalar definitions
@@ -33,12 +33,12 @@ def _rsqrt(x: Scalar) -> Scalar:
 
 
 def _sqrt_grad(y: Scalar, dy: Scalar) -> Scalar:
-    return none_of_none(dy, dy * 0.5 / scalar.conj(y))
+    return zero_if_zero_grad(dy, dy * 0.5 / scalar.conj(y))
 
 
 def _rsqrt_grad(y: Scalar, dy: Scalar) -> Scalar:
     c = scalar.conj(y)
-    return none_of_none(dy, c * c * c * dy * -0.5)
+    return zero_if_zero_grad(dy, c * c * c * dy * -0.5)
 
 
 # ------------------------------------------------------------------------ declarations

@@ -37,25 +37,31 @@ def line_of(inputs: Sequence[Any], sep: str, summarize: int) -> Output:
 def _pieces(value: Any) -> Iterator[_Piece]:
     if isinstance(value, SparseTensor | SparseTensorValue):
         names = {"indices": value.indices, "values": value.values, "shape": value.dense_shape}
-        yield from _joined("'SparseTensor(", names.items(), ")'", lambda name: f"{name}=")
+        yield from _join_pieces("'SparseTensor(", names.items(), ")'", lambda name: f"{name}=")
     elif is_tensor(value) or isinstance(value, np.ndarray):
         yield (value,)
     elif isinstance(value, OrderedDict):
-        yield from _joined("OrderedDict([", value.items(), "])", lambda key: f"({key!r}, ", ")")
+        yield from _join_pieces(
+            "OrderedDict([", value.items(), "])", lambda key: f"({key!r}, ", ")"
+        )
     elif isinstance(value, Mapping):
-        yield from _joined("{", _sort_by_key(value), "}", lambda key: f"{key!r}: ")
+        yield from _join_pieces("{", _sort_by_key(value), "}", lambda key: f"{key!r}: ")
     elif hasattr(value, "_fields"):
         names = dict(zip(value._fields, value, strict=True))
-        yield from _joined(f"{type(value).__name__}(", names.items(), ")", lambda name: f"{name}=")
+        yield from _join_pieces(
+            f"{type(value).__name__}(", names.items(), ")", lambda name: f"{name}="
+        )
     elif isinstance(value, list):
-        yield from _joined("[", enumerate(value), "]", lambda _: "")
+        yield from _join_pieces("[", enumerate(value), "]", lambda _: "")
     elif isinstance(value, tuple):
-        yield from _joined("(", enumerate(value), ",)" if len(value) == 1 else ")", lambda _: "")
+        yield from _join_pieces(
+            "(", enumerate(value), ",)" if len(value) == 1 else ")", lambda _: ""
+        )
     else:
         yield str(value) if isinstance(value, np.generic) else repr(value)
 
 
-def _joined(
+def _join_pieces(
     begin: str,
     items: Iterable[tuple[Any, Any]],
     end: str,

@@ -106,7 +106,7 @@ def _dequantize_rule(node: NodeSpec) -> Sequence[Dims]:
     return (_range_dims("Dequantize", node, node.inputs[0].dims, 1)[0],)
 
 
-def _rounded_rule(op: str) -> ShapeRule:
+def _quantize_dequantize_rule(op: str) -> ShapeRule:
     def rule(node: NodeSpec) -> Sequence[Dims]:
         bits = node.attrs.get("num_bits", 8)
         minimum = 2 if node.attrs["signed_input"] else 1
@@ -123,7 +123,7 @@ def _rounded_rule(op: str) -> ShapeRule:
     return rule
 
 
-def _rounded_grad_rule(node: NodeSpec) -> Sequence[Dims]:
+def _quantize_dequantize_grad_rule(node: NodeSpec) -> Sequence[Dims]:
     op = "QuantizeAndDequantizeV4Grad"
     x, ends = _range_dims(op, node, merge_dims(node.inputs[0].dims, node.inputs[1].dims), 2)
     return x, ends, ends
@@ -217,7 +217,7 @@ register_op(
 )
 
 _SIGNED = {"signed_input": "bool = true"}
-_GIVEN = {"range_given": "bool = false"}
+_RANGE_GIVEN_ATTR = {"range_given": "bool = false"}
 _TYPE = {"T": "{bfloat16, float16, float32, float64}"}
 _AXIS = {"narrow_range": "bool = false", "axis": "int = -1"}
 _ROUND = {"round_mode": "{'HALF_TO_EVEN', 'HALF_UP'} = 'HALF_TO_EVEN'"}
@@ -231,13 +231,13 @@ def _declare_rounded(version: str, inputs: Sequence[str], attrs: dict[str, str])
         inputs,
         ("output: T",),
         attrs,
-        _rounded_rule(op),
+        _quantize_dequantize_rule(op),
         traits=Traits(cost=_COST),
         doc="The input rounded to values that integers of num_bits can represent.",
     )
 
 
-_ROUNDED = _SIGNED | {"num_bits": "int = 8"} | _GIVEN | _TYPE
+_ROUNDED = _SIGNED | {"num_bits": "int = 8"} | _RANGE_GIVEN_ATTR | _TYPE
 _declare_rounded(
     "", ("input: T",), _ROUNDED | {"input_min": "float = 0.0", "input_max": "float = 0.0"}
 )
@@ -251,7 +251,7 @@ register_op(
     ("gradients: T", *_RANGE),
     ("input_backprop: T", "input_min_backprop: T", "input_max_backprop: T"),
     _TYPE | {"axis": "int = -1"},
-    _rounded_grad_rule,
+    _quantize_dequantize_grad_rule,
     traits=Traits(cost=_COST),
     doc="The gradients where the input is in the range, 0 elsewhere and for the range.",
 )

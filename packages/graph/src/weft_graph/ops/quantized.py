@@ -23,7 +23,7 @@ from weft_tensor.shape import Dims
 # ------------------------------------------------------------------------- shape rules
 
 
-def _ranged(op: str, rule: ShapeRule, values: int) -> ShapeRule:
+def _with_ranges(op: str, rule: ShapeRule, values: int) -> ShapeRule:
     """Return a shape rule for `values` tensors followed by scalar ranges; it adds a range."""
 
     def with_range(node: NodeSpec) -> Sequence[Dims]:
@@ -34,7 +34,7 @@ def _ranged(op: str, rule: ShapeRule, values: int) -> ShapeRule:
     return with_range
 
 
-def _convolved(node: NodeSpec) -> Sequence[Dims]:
+def _conv_dims(node: NodeSpec) -> Sequence[Dims]:
     op = "QuantizedConv2D"
     check_attrs(op, node.attrs, "NHWC", ("strides", "dilations"))
     x = with_rank(node.inputs[0].dims, 4, f"{op}: input")
@@ -45,11 +45,11 @@ def _convolved(node: NodeSpec) -> Sequence[Dims]:
     return ((x[0], *windows, taps[3]),)
 
 
-def _pooled(op: str) -> ShapeRule:
+def _pool_rule(op: str) -> ShapeRule:
     return lambda node: (pooled_dims(op, node, node.inputs[0].dims),)
 
 
-def _biased(node: NodeSpec) -> Sequence[Dims]:
+def _bias_add_dims(node: NodeSpec) -> Sequence[Dims]:
     (size,) = with_rank(node.inputs[1].dims, 1, "QuantizedBiasAdd: bias")
     x = node.inputs[0].dims
     if x is None:
@@ -80,7 +80,7 @@ def _declare(
     doc: str,
 ) -> None:
     values = sum("float32" not in text for text in inputs)
-    ranged = _ranged(op, rule, values)
+    ranged = _with_ranges(op, rule, values)
     register_op(op, inputs, outputs, attrs, ranged, traits=NOT_DIFFERENTIABLE, doc=doc)
 
 
@@ -96,7 +96,7 @@ _declare(
         "padding": "{'SAME', 'VALID'}",
         "dilations": "list(int) = [1, 1, 1, 1]",
     },
-    _convolved,
+    _conv_dims,
     "A convolution of quantized images.",
 )
 _declare(
@@ -128,7 +128,7 @@ _declare(
     ("input: T1", "bias: T2", *_ends("input", "bias")),
     ("output: out_type", *_ends("out")),
     {"T1": QUANTIZED, "T2": QUANTIZED, "out_type": QUANTIZED},
-    _biased,
+    _bias_add_dims,
     "A quantized bias added to the channels.",
 )
 for _op, _limit in (("QuantizedRelu", ""), ("QuantizedRelu6", ""), ("QuantizedReluX", "x")):
@@ -137,7 +137,7 @@ for _op, _limit in (("QuantizedRelu", ""), ("QuantizedRelu6", ""), ("QuantizedRe
         ("features: Tinput", *(["max_value: float32"] if _limit else []), *_ends("features")),
         ("activations: out_type", *_ends("activations")),
         {"Tinput": QUANTIZED, "out_type": f"{QUANTIZED} = quint8"},
-        shape_rules.unchanged,
+        shape_rules.same_shape,
         "A quantized tensor clipped from below by 0, and by 6 or a number from above.",
     )
 for _op in ("QuantizedAvgPool", "QuantizedMaxPool"):
@@ -146,7 +146,7 @@ for _op in ("QuantizedAvgPool", "QuantizedMaxPool"):
         ("input: T", *_ends("input")),
         ("output: T", *_ends("output")),
         {"T": QUANTIZED, **_WINDOW},
-        _pooled(_op),
+        _pool_rule(_op),
         "A pool of quantized images.",
     )
 _declare(
@@ -160,7 +160,7 @@ _declare(
     ),
     ("output: out_type", "output_min: float32", "output_max: float32"),
     {"Tinput": QUANTIZED, "out_type": QUANTIZED},
-    shape_rules.unchanged,
+    shape_rules.same_shape,
     "The integers that stand for the same numbers in another range.",
 )
 _declare(
@@ -168,7 +168,7 @@ _declare(
     ("input: Tinput", "input_min: float32", "input_max: float32"),
     ("output: out_type", "output_min: float32", "output_max: float32"),
     {"Tinput": QUANTIZED, "out_type": QUANTIZED},
-    shape_rules.unchanged,
+    shape_rules.same_shape,
     "Narrower integers in the range of the numbers that are there.",
 )
 _declare(

@@ -31,7 +31,7 @@ from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.random_seed import get_seed
 from weft_graph.ir.traits import DRAWS, Traits
 from weft_graph.ops import cost_rules
-from weft_graph.ops.shape_rules import constant_int, unchanged, with_rank
+from weft_graph.ops.shape_rules import constant_int, same_shape, with_rank
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, TensorShape, as_dims
 
@@ -81,7 +81,7 @@ for _op, _flops, _doc in (
         ("output: dtype",),
         _SEEDS | {"dtype": "{floating}"} | _SHAPE_TYPE,
         _from_shape,
-        traits=Traits(random=True, differentiable=False, cost=cost_rules.drawn(_flops)),
+        traits=Traits(random=True, differentiable=False, cost=cost_rules.random_draws(_flops)),
         doc=_doc,
     )
 register_op(
@@ -90,7 +90,7 @@ register_op(
     ("output: Tout",),
     _SEEDS | {"Tout": "{int32, int64}"} | _SHAPE_TYPE,
     _integers_shape,
-    traits=Traits(random=True, differentiable=False, cost=cost_rules.drawn(10)),
+    traits=Traits(random=True, differentiable=False, cost=cost_rules.random_draws(10)),
     doc="Uniform integers in [minval, maxval).",
 )
 register_op(
@@ -98,7 +98,7 @@ register_op(
     ("value: T",),
     ("output: T",),
     _SEEDS | {"T": "type"},
-    unchanged,
+    same_shape,
     traits=DRAWS,
     doc="The slices along the first axis in random order.",
 )
@@ -117,7 +117,7 @@ register_op(
     ("output: T",),
     _SEEDS | {"S": "{index_type}", "T": "{float16, float32, float64}"},
     _per_parameter,
-    traits=Traits(random=True, cost=cost_rules.drawn(60)),
+    traits=Traits(random=True, cost=cost_rules.random_draws(60)),
     doc="Gamma-distributed numbers of shape parameter alpha and rate 1.",
 )
 register_op(
@@ -131,7 +131,7 @@ register_op(
         "dtype": "{float16, float32, float64, int32, int64} = int64",
     },
     _per_parameter,
-    traits=Traits(random=True, differentiable=False, cost=cost_rules.drawn(60)),
+    traits=Traits(random=True, differentiable=False, cost=cost_rules.random_draws(60)),
     doc="Poisson-distributed numbers.",
 )
 register_op(
@@ -140,7 +140,7 @@ register_op(
     ("output: dtype",),
     _SEEDS | {"S": "{index_type}", "dtype": "{float16, float32, float64}"},
     _per_parameter,
-    traits=Traits(random=True, differentiable=False, cost=cost_rules.drawn(60)),
+    traits=Traits(random=True, differentiable=False, cost=cost_rules.random_draws(60)),
     doc="Poisson-distributed numbers with the type of the rate.",
 )
 
@@ -159,7 +159,7 @@ for _op, _flops in (
             "Tseed": "{index_type} = int64",
         },
         _stateless_shape,
-        traits=Traits(differentiable=False, cost=cost_rules.drawn(_flops)),
+        traits=Traits(differentiable=False, cost=cost_rules.random_draws(_flops)),
         doc="Random numbers that depend only on the seed.",
     )
 register_op(
@@ -168,7 +168,7 @@ register_op(
     ("output: dtype",),
     {"dtype": "{int32, int64}", "T": "{index_type}", "Tseed": "{index_type} = int64"},
     _integers_shape,
-    traits=Traits(differentiable=False, cost=cost_rules.drawn(10)),
+    traits=Traits(differentiable=False, cost=cost_rules.random_draws(10)),
     doc="Uniform integers in [minval, maxval) that depend only on the seed.",
 )
 
@@ -209,7 +209,7 @@ def _is(value: Any, number: float) -> bool:
     return isinstance(value, int | float) and value == number
 
 
-def _scaled(
+def _scale_and_shift(
     op: str, inputs: Sequence[Any], attrs: Any, mean: Any, stddev: Any, name: str
 ) -> Output:
     """Return `op` times `stddev` plus `mean`, without redundant nodes."""
@@ -266,7 +266,7 @@ def random_uniform(
         size = shape_tensor(shape)
         attrs = {**_seeds(seed), "dtype": dtype}
         if isinstance(minval, int | float) and isinstance(maxval, int | float):
-            return _scaled("RandomUniform", [size], attrs, minval, maxval - minval, scope)
+            return _scale_and_shift("RandomUniform", [size], attrs, minval, maxval - minval, scope)
         low = convert_to_tensor(minval, dtype, name="min")
         high = convert_to_tensor(maxval, dtype, name="max")
         value = out("RandomUniform", [size], attrs)
@@ -297,7 +297,7 @@ def random_normal(
     with _scope(name, "random_normal") as scope:
         size = shape_tensor(shape)
         attrs = {**_seeds(seed), "dtype": dtypes.as_dtype(dtype)}
-        return _scaled("RandomStandardNormal", [size], attrs, mean, stddev, scope)
+        return _scale_and_shift("RandomStandardNormal", [size], attrs, mean, stddev, scope)
 
 
 def truncated_normal(
@@ -324,7 +324,7 @@ def truncated_normal(
     with _scope(name, "truncated_normal") as scope:
         size = shape_tensor(shape)
         attrs = {**_seeds(seed), "dtype": dtypes.as_dtype(dtype)}
-        return _scaled("TruncatedNormal", [size], attrs, mean, stddev, scope)
+        return _scale_and_shift("TruncatedNormal", [size], attrs, mean, stddev, scope)
 
 
 def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Output:
@@ -523,7 +523,7 @@ def stateless_random_uniform(
             width = out("Sub", [convert_to_tensor(maxval, dtype, name="max"), low])
             minval = low
         attrs = {"dtype": dtype}
-        return _scaled("StatelessRandomUniform", [size, seed], attrs, minval, width, scope)
+        return _scale_and_shift("StatelessRandomUniform", [size, seed], attrs, minval, width, scope)
 
 
 def stateless_random_normal(
@@ -550,7 +550,7 @@ def stateless_random_normal(
     with _scope(name, "stateless_random_normal") as scope:
         attrs = {"dtype": dtypes.as_dtype(dtype)}
         inputs = [shape_tensor(shape), seed]
-        return _scaled("StatelessRandomNormal", inputs, attrs, mean, stddev, scope)
+        return _scale_and_shift("StatelessRandomNormal", inputs, attrs, mean, stddev, scope)
 
 
 def stateless_truncated_normal(
@@ -579,4 +579,4 @@ def stateless_truncated_normal(
     with _scope(name, "stateless_truncated_normal") as scope:
         attrs = {"dtype": dtypes.as_dtype(dtype)}
         inputs = [shape_tensor(shape), seed]
-        return _scaled("StatelessTruncatedNormal", inputs, attrs, mean, stddev, scope)
+        return _scale_and_shift("StatelessTruncatedNormal", inputs, attrs, mean, stddev, scope)

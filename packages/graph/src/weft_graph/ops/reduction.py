@@ -32,7 +32,7 @@ from weft_graph.ir.composite import AppliesOps
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import Traits
-from weft_graph.ir.value_rules import of_axes
+from weft_graph.ir.value_rules import reduction_value_rule
 from weft_graph.ops import cost_rules, shape_rules
 from weft_graph.ops.shapes import deprecated_argument
 from weft_tensor import dtypes, errors
@@ -63,12 +63,12 @@ def _scan_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 _VALUES: Final = {
-    "Sum": of_axes(np.sum),
-    "Prod": of_axes(np.prod),
-    "Max": of_axes(np.max),
-    "Min": of_axes(np.min),
-    "All": of_axes(np.all),
-    "Any": of_axes(np.any),
+    "Sum": reduction_value_rule(np.sum),
+    "Prod": reduction_value_rule(np.prod),
+    "Max": reduction_value_rule(np.max),
+    "Min": reduction_value_rule(np.min),
+    "All": reduction_value_rule(np.all),
+    "Any": reduction_value_rule(np.any),
 }
 
 

@@ -41,7 +41,7 @@ def handle_dims(handle: Output) -> Dims:
     return None if node is None else node.attrs["shape"]
 
 
-def checked_dims(handle: Output, dtype: DType) -> Dims:
+def variable_dims_checked(handle: Output, dtype: DType) -> Dims:
     """Return the static shape of the variable behind a handle.
 
     Raises: InvalidTypeError: the variable is known to have another type than `dtype`.
@@ -61,7 +61,7 @@ def checked_dims(handle: Output, dtype: DType) -> Dims:
 # --------------------------------------------------------------------------- shape rules
 
 
-def same_dims(variable_dims: Dims, dims: Dims, label: str) -> Dims:
+def require_same_dims(variable_dims: Dims, dims: Dims, label: str) -> Dims:
     """Return the combined shapes, or raise InvalidArgumentError if they differ."""
     if not compatible_dims(variable_dims, dims):
         raise errors.InvalidArgumentError(
@@ -72,16 +72,18 @@ def same_dims(variable_dims: Dims, dims: Dims, label: str) -> Dims:
 
 
 def _read_shape(node: NodeSpec) -> Sequence[Dims]:
-    return (checked_dims(node.inputs[0], node.attrs["dtype"]),)
+    return (variable_dims_checked(node.inputs[0], node.attrs["dtype"]),)
 
 
-def _initialized_shape(node: NodeSpec) -> Sequence[Dims]:
-    variable_dims = checked_dims(node.inputs[0], node.attrs["dtype"])
-    return (same_dims(variable_dims, node.inputs[1].dims, "the initial value"),)
+def _initialized_value_shape(node: NodeSpec) -> Sequence[Dims]:
+    variable_dims = variable_dims_checked(node.inputs[0], node.attrs["dtype"])
+    return (require_same_dims(variable_dims, node.inputs[1].dims, "the initial value"),)
 
 
 def _assign_handle_shape(node: NodeSpec) -> Sequence[Dims]:
-    same_dims(checked_dims(node.inputs[0], node.attrs["dtype"]), node.inputs[1].dims, "the value")
+    require_same_dims(
+        variable_dims_checked(node.inputs[0], node.attrs["dtype"]), node.inputs[1].dims, "the value"
+    )
     return ()
 
 
@@ -103,7 +105,7 @@ def check_rows(ref: Dims, indices: Dims, updates: Dims) -> None:
 
 def _resource_scatter_shape(node: NodeSpec) -> Sequence[Dims]:
     handle, indices, updates = node.inputs
-    check_rows(checked_dims(handle, node.attrs["dtype"]), indices.dims, updates.dims)
+    check_rows(variable_dims_checked(handle, node.attrs["dtype"]), indices.dims, updates.dims)
     return ()
 
 
@@ -130,13 +132,13 @@ def check_points(ref: Dims, indices: Dims, updates: Dims) -> None:
 
 def _resource_scatter_nd_shape(node: NodeSpec) -> Sequence[Dims]:
     handle, indices, updates = node.inputs
-    check_points(checked_dims(handle, node.attrs["T"]), indices.dims, updates.dims)
+    check_points(variable_dims_checked(handle, node.attrs["T"]), indices.dims, updates.dims)
     return ()
 
 
 def _gather_shape(node: NodeSpec) -> Sequence[Dims]:
     handle, indices = node.inputs
-    dims = checked_dims(handle, node.attrs["dtype"])
+    dims = variable_dims_checked(handle, node.attrs["dtype"])
     batch: int = node.attrs["batch_dims"]
     if dims is None or indices.dims is None:
         return (None,)
@@ -150,7 +152,7 @@ def _gather_shape(node: NodeSpec) -> Sequence[Dims]:
 
 def _gather_nd_shape(node: NodeSpec) -> Sequence[Dims]:
     handle, indices = node.inputs
-    dims = checked_dims(handle, node.attrs["dtype"])
+    dims = variable_dims_checked(handle, node.attrs["dtype"])
     if dims is None or indices.dims is None or not indices.dims or indices.dims[-1] is None:
         return (None,)
     return ((*indices.dims[:-1], *dims[indices.dims[-1] :]),)
@@ -262,7 +264,7 @@ register_op(
     ("resource: resource", "initial: dtype"),
     ("value: dtype",),
     {"dtype": "type"},
-    _initialized_shape,
+    _initialized_value_shape,
     traits=Traits(variable_type="dtype", state=State.READS, allows_uninitialized=True),
     doc="The variable's value, or `initial` if it has none.",
 )
@@ -307,7 +309,7 @@ register_op(
         "Tindices": "{index_type}",
     },
     _gather_shape,
-    traits=Traits(variable_type="dtype", state=State.READS, cost=cost_rules.gathered),
+    traits=Traits(variable_type="dtype", state=State.READS, cost=cost_rules.gather_bytes),
     doc="Rows of a variable, without reading all of it.",
 )
 register_op(
@@ -316,7 +318,7 @@ register_op(
     ("output: dtype",),
     {"dtype": "type", "Tindices": "{index_type}"},
     _gather_nd_shape,
-    traits=Traits(variable_type="dtype", state=State.READS, cost=cost_rules.gathered),
+    traits=Traits(variable_type="dtype", state=State.READS, cost=cost_rules.gather_bytes),
     doc="Slices of a variable, without reading all of it.",
 )
 register_op(

@@ -26,8 +26,8 @@ from weft_graph.ops import cost_rules
 from weft_graph.ops.shape_rules import (
     constant_int,
     merge_size,
+    same_shape,
     scalar_int,
-    unchanged,
     with_rank,
     with_rank_at_least,
 )
@@ -177,7 +177,7 @@ register_op(
     ("input: T",),
     ("output: int32",),
     {"T": "{int32, int64, float32, float64}", "boundaries": "list(float)"},
-    unchanged,
+    same_shape,
     traits=NOT_DIFFERENTIABLE,
     doc="The number of ascending boundaries that are not above each element.",
 )

@@ -156,7 +156,7 @@ def _declare_sparse(kind: str) -> None:
 _declare()
 
 
-def _sorted(op: str, data: Any, segment_ids: Any, name: str | None) -> Output:
+def _sorted_segment_op(op: str, data: Any, segment_ids: Any, name: str | None) -> Output:
     return out(op, [data, segment_ids], name=name)
 
 
@@ -173,7 +173,7 @@ def segment_sum(data: Any, segment_ids: Any, name: str | None = None) -> Output:
       >>> wf.Session().run(wf.segment_sum([1, 2, 3], [0, 0, 1]))
       array([3, 3], dtype=int32)
     """
-    return _sorted("SegmentSum", data, segment_ids, name)
+    return _sorted_segment_op("SegmentSum", data, segment_ids, name)
 
 
 def segment_mean(data: Any, segment_ids: Any, name: str | None = None) -> Output:
@@ -187,7 +187,7 @@ def segment_mean(data: Any, segment_ids: Any, name: str | None = None) -> Output
       >>> wf.Session().run(wf.segment_mean([1.0, 2.0, 3.0], [0, 0, 1]))
       array([1.5, 3. ], dtype=float32)
     """
-    return _sorted("SegmentMean", data, segment_ids, name)
+    return _sorted_segment_op("SegmentMean", data, segment_ids, name)
 
 
 def segment_prod(data: Any, segment_ids: Any, name: str | None = None) -> Output:
@@ -201,7 +201,7 @@ def segment_prod(data: Any, segment_ids: Any, name: str | None = None) -> Output
       >>> wf.Session().run(wf.segment_prod([1, 2, 3], [0, 0, 1]))
       array([2, 3], dtype=int32)
     """
-    return _sorted("SegmentProd", data, segment_ids, name)
+    return _sorted_segment_op("SegmentProd", data, segment_ids, name)
 
 
 def segment_max(data: Any, segment_ids: Any, name: str | None = None) -> Output:
@@ -215,7 +215,7 @@ def segment_max(data: Any, segment_ids: Any, name: str | None = None) -> Output:
       >>> wf.Session().run(wf.segment_max([1, 2, 3], [0, 0, 1]))
       array([2, 3], dtype=int32)
     """
-    return _sorted("SegmentMax", data, segment_ids, name)
+    return _sorted_segment_op("SegmentMax", data, segment_ids, name)
 
 
 def segment_min(data: Any, segment_ids: Any, name: str | None = None) -> Output:
@@ -229,7 +229,7 @@ def segment_min(data: Any, segment_ids: Any, name: str | None = None) -> Output:
       >>> wf.Session().run(wf.segment_min([1, 2, 3], [0, 0, 1]))
       array([1, 3], dtype=int32)
     """
-    return _sorted("SegmentMin", data, segment_ids, name)
+    return _sorted_segment_op("SegmentMin", data, segment_ids, name)
 
 
 def unsorted_segment_sum(

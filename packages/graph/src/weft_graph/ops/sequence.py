@@ -277,9 +277,9 @@ def histogram_fixed_width_bins(
     )
     scaled = division.truediv(out("Sub", [data, low]), out("Sub", [high, low]))
     wide = scaled.dtype.base_dtype
-    places = out("Floor", [out("Mul", [cast(count, wide), scaled])])
+    bins = out("Floor", [out("Mul", [cast(count, wide), scaled])])
     last = cast(out("Sub", [count, 1]), wide)
-    clipped = arithmetic.clip_by_value(places, np.array(0, wide.numpy), last)
+    clipped = arithmetic.clip_by_value(bins, np.array(0, wide.numpy), last)
     result: Output = cast(clipped, dtype, name or "histogram_fixed_width_bins")
     return result
 

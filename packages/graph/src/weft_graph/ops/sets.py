@@ -44,7 +44,7 @@ def _dense_shape(node: NodeSpec) -> Sequence[Dims]:
     return _group_shapes([_form_of_dense(first, "set1"), _form_of_dense(second, "set2")])
 
 
-def _mixed_shape(node: NodeSpec) -> Sequence[Dims]:
+def _dense_to_sparse_shape(node: NodeSpec) -> Sequence[Dims]:
     return _group_shapes([_form_of_dense(node.inputs[0], "set1"), form_at(node, 1, "set2_")])
 
 
@@ -88,7 +88,7 @@ def _sparse(name: str) -> tuple[str, ...]:
 
 for _op, _inputs, _rule in (
     ("DenseToDense", ("set1: T", "set2: T"), _dense_shape),
-    ("DenseToSparse", ("set1: T", *_sparse("set2")), _mixed_shape),
+    ("DenseToSparse", ("set1: T", *_sparse("set2")), _dense_to_sparse_shape),
     ("SparseToSparse", (*_sparse("set1"), *_sparse("set2")), _sparse_shape),
 ):
     register_op(

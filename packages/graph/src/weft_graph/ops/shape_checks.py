@@ -45,8 +45,8 @@ def assert_shapes(
         meaning: dict[str, Any] = {}
         assertions: list[Node | None] = []
         for tensor, sizes in pairs:
-            value = _Shaped(tensor)
-            size_list, inner = _wanted_sizes(value, sizes)
+            value = _ShapeInfo(tensor)
+            size_list, inner = _required_sizes(value, sizes)
             if size_list is None:
                 continue
             assertions.append(value.check_rank(len(size_list), inner, options))
@@ -55,14 +55,14 @@ def assert_shapes(
                     continue
                 actual = value.size(axis, len(size_list), inner)
                 expected = meaning.setdefault(size, actual) if isinstance(size, str) else size
-                assertions.append(_same_size(actual, expected, value, axis, options))
+                assertions.append(_check_same_size(actual, expected, value, axis, options))
         return control.group(*[check for check in assertions if check is not None])
 
 
 _Options = tuple[Sequence[Any] | None, int | None, str | None]
 
 
-class _Shaped:
+class _ShapeInfo:
     """The shape of a dense or sparse tensor.
 
     Attributes:
@@ -119,7 +119,7 @@ def _dims_of(value: SparseTensor) -> Dims:
     return None if shape.ndims is None else tuple(shape.as_list())
 
 
-def _wanted_sizes(value: _Shaped, sizes: Any) -> tuple[list[Any] | None, bool]:
+def _required_sizes(value: _ShapeInfo, sizes: Any) -> tuple[list[Any] | None, bool]:
     """Return the required sizes, and True if leading axes are allowed."""
     if sizes is None or (isinstance(sizes, TensorShape) and sizes.ndims is None):
         return None, False
@@ -143,8 +143,8 @@ def _size(size: Any) -> Any:
     return size.value if isinstance(size, Dimension) else size
 
 
-def _same_size(
-    actual: Any, expected: Any, value: _Shaped, axis: int, options: _Options
+def _check_same_size(
+    actual: Any, expected: Any, value: _ShapeInfo, axis: int, options: _Options
 ) -> Node | None:
     data, summarize, message = options
     if actual is expected:

@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 # --------------------------------------------------------------------------- whole rules
 
 
-def unchanged(node: NodeSpec) -> Sequence[Dims]:
+def same_shape(node: NodeSpec) -> Sequence[Dims]:
     """Shape rule: one output with the shape of the first input."""
     return (node.inputs[0].dims,)
 
@@ -34,7 +34,7 @@ def broadcast(node: NodeSpec) -> Sequence[Dims]:
     return (a,) if a == b else (broadcast_dims(a, b),)
 
 
-def merged(node: NodeSpec) -> Sequence[Dims]:
+def merged_shape(node: NodeSpec) -> Sequence[Dims]:
     """Shape rule: one output with the common shape of all inputs."""
     return (_fold(merge_dims, [value.dims for value in node.inputs]),)
 
@@ -89,7 +89,7 @@ def batch_matmul(node: NodeSpec) -> Sequence[Dims]:
 # --------------------------------------------------------------------------- makers of rules
 
 
-def fixed(*shapes: Dims) -> ShapeRule:
+def fixed_shape(*shapes: Dims) -> ShapeRule:
     """Return a shape rule with constant shapes."""
 
     def rule(node: NodeSpec) -> Sequence[Dims]:
@@ -100,10 +100,10 @@ def fixed(*shapes: Dims) -> ShapeRule:
 
 def unknown(count: int = 1) -> ShapeRule:
     """Return a shape rule with `count` outputs of unknown rank."""
-    return fixed(*(None,) * count)
+    return fixed_shape(*(None,) * count)
 
 
-def merged_with(*inputs: int) -> ShapeRule:
+def merged_shape_of(*inputs: int) -> ShapeRule:
     """Return a shape rule: one output with the common shape of the inputs at some indices."""
 
     def rule(node: NodeSpec) -> Sequence[Dims]:
@@ -112,7 +112,7 @@ def merged_with(*inputs: int) -> ShapeRule:
     return rule
 
 
-def checked(rule: ShapeRule, **ranks: int) -> ShapeRule:
+def with_rank_checks(rule: ShapeRule, **ranks: int) -> ShapeRule:
     """Return `rule` preceded by checks of the ranks of the inputs `_0`, `_1`, …."""
     input_ranks = [(int(key.lstrip("_")), rank) for key, rank in ranks.items()]
 
@@ -142,7 +142,7 @@ def with_rank(dims: Dims, rank: int, label: str) -> tuple[int | None, ...]:
 
 
 def with_rank_at_least(dims: Dims, rank: int, label: str) -> Dims:
-    """Return `dims`, checked to have at least the rank `rank` or an unknown one.
+    """Return `dims`, with_rank_checks to have at least the rank `rank` or an unknown one.
 
     Raises: InvalidArgumentError: the rank is smaller; the message starts with `label`.
     """

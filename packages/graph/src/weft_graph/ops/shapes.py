@@ -60,10 +60,10 @@ def _reshape_shape(node: NodeSpec) -> Sequence[Dims]:
     target = partial_value(vector)
     if target is None:
         return (constant_value_as_dims(vector),)
-    return (reshaped(dims, target.tolist()),)
+    return (reshape_dims(dims, target.tolist()),)
 
 
-def reshaped(dims: Dims, target: list[int | None]) -> Dims:
+def reshape_dims(dims: Dims, target: list[int | None]) -> Dims:
     """Return the shape after a Reshape of `dims` to `target`, with None for unknown entries.
 
     Raises: InvalidArgumentError: the sizes do not match, or -1 is repeated.
@@ -85,19 +85,19 @@ def reshaped(dims: Dims, target: list[int | None]) -> Dims:
         remaining *= 1 if size is None else size
     if len(missing) == 1:
         if free is not None and remaining == 0:
-            sizes[free] = _free_of_none(dims, target)
+            sizes[free] = _infer_free_size(dims, target)
         elif actual is not None and remaining and not (actual == 0 and free is None):
             if actual % remaining:
                 raise _reshape_misfit(dims, target, actual, remaining)
             sizes[missing[0]] = actual // remaining
         elif actual is None and dims is not None and remaining:
-            sizes[missing[0]] = _cancelled(dims, remaining)
+            sizes[missing[0]] = _cancel_unknown_size(dims, remaining)
     elif not missing and actual is not None and actual != remaining:
         raise _reshape_misfit(dims, target, actual, remaining)
     return tuple(sizes)
 
 
-def _free_of_none(dims: Dims, target: list[int | None]) -> int | None:
+def _infer_free_size(dims: Dims, target: list[int | None]) -> int | None:
     """Return the size for -1 if another size is 0."""
     if dims is None or None in dims:
         return None
@@ -112,7 +112,7 @@ def _free_of_none(dims: Dims, target: list[int | None]) -> int | None:
     return nonzero_count // target_count
 
 
-def _cancelled(dims: tuple[int | None, ...], remaining: int) -> int | None:
+def _cancel_unknown_size(dims: tuple[int | None, ...], remaining: int) -> int | None:
     """Return the free size if it equals one unknown size of `dims`; it is known only if it is 0."""
     static_count = num_elements(tuple([size for size in dims if size is not None]))
     return 0 if static_count == 0 and remaining else None

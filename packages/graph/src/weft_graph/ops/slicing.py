@@ -93,7 +93,9 @@ def check_stride(i: int, stride: int | None, single: bool) -> None:
 # ------------------------------------------------------------------------------ shape rules
 
 
-def sliced_dims(dims: Dims, begin: Entries, end: Entries, strides: Entries, m: Masks) -> Dims:
+def strided_slice_dims(
+    dims: Dims, begin: Entries, end: Entries, strides: Entries, m: Masks
+) -> Dims:
     """Return the static shape of a StridedSlice with possibly unknown entries.
 
     Raises: InvalidArgumentError: there are more entries than axes, a single index is out of range,
@@ -186,7 +188,7 @@ def _slice_dims(node: NodeSpec, dims: Dims, begin: Output, end: Output, strides:
     blank = [None] * count
     static_values = [partial_value(vector) for vector in (begin, end, strides)]
     first, last, step = [blank if vector is None else vector.tolist() for vector in static_values]
-    return sliced_dims(dims, first, last, step, masks_of(node.attrs))
+    return strided_slice_dims(dims, first, last, step, masks_of(node.attrs))
 
 
 def _entry_count(*vectors: Output) -> int | None:
@@ -310,7 +312,7 @@ register_op(
     {"T": "type", "Index": "{int32, int64}"},
     _slice_shape,
     value=_slice_value,
-    traits=Traits(view=0, cost=cost_rules.gathered),
+    traits=Traits(view=0, cost=cost_rules.gather_bytes),
     doc="The slice of shape `size` at `begin`; a size of -1 extends to the end of the axis.",
 )
 register_op(
@@ -320,7 +322,7 @@ register_op(
     _ATTRS,
     _strided_slice_shape,
     value=_strided_slice_value,
-    traits=Traits(view=0, cost=cost_rules.gathered),
+    traits=Traits(view=0, cost=cost_rules.gather_bytes),
     doc="NumPy's basic indexing: ranges with steps, single indices, an ellipsis, new axes.",
 )
 register_op(

@@ -194,7 +194,7 @@ def cross_hashed(
     attrs = {
         "N": len(sparse),
         "hashed_output": True,
-        "num_buckets": arguments.integer(num_buckets, "num_buckets", 0),
+        "num_buckets": arguments.check_integer(num_buckets, "num_buckets", 0),
         "hash_key": hash_key or _DEFAULT_KEY,
         "out_type": dtypes.int64,
         "internal_type": dtypes.int64 if dtypes.int64 in types else dtypes.string,
@@ -265,8 +265,12 @@ def bincount(
     if weights is not None and binary_output:
         raise errors.InvalidArgumentError("weights cannot be combined with binary_output=True")
     attrs = {
-        "minlength": -1 if minlength is None else arguments.integer(minlength, "minlength", 0),
-        "maxlength": -1 if maxlength is None else arguments.integer(maxlength, "maxlength", 0),
+        "minlength": -1
+        if minlength is None
+        else arguments.check_integer(minlength, "minlength", 0),
+        "maxlength": -1
+        if maxlength is None
+        else arguments.check_integer(maxlength, "maxlength", 0),
         "binary_output": bool(binary_output),
     }
     values, weights = [

@@ -27,7 +27,7 @@ from weft_graph.ops import cost_rules
 from weft_graph.ops.division import TRUE_QUOTIENT
 from weft_graph.ops.shape_rules import merge_size, with_rank
 from weft_graph.ops.shapes import deprecated_argument
-from weft_graph.ops.sparse_rules import Form, axes_of, form_at, same_shape, value_from
+from weft_graph.ops.sparse_rules import Form, axes_of, form_at, same_shape_forms, value_from
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims, merge_dims
 
@@ -42,7 +42,7 @@ _ONE_PER_ELEMENT = Traits(cost=cost_rules.per_input(1))
 
 def _sum_shape(node: NodeSpec) -> Sequence[Dims]:
     with_rank(node.inputs[6].dims, 0, "thresh")
-    a, _ = same_shape(node)
+    a, _ = same_shape_forms(node)
     return (None, a.rank), (None,), (a.rank,)
 
 
@@ -82,7 +82,7 @@ def _check_spreads(dense: Dims, form: Form) -> None:
         )
 
 
-def _reduced(node: NodeSpec) -> Dims:
+def _reduced_dims(node: NodeSpec) -> Dims:
     form = form_at(node, 0, "input_")
     axes = axes_of(node.inputs[3], form.rank)
     if form.rank is None:
@@ -97,11 +97,11 @@ def _reduced(node: NodeSpec) -> Dims:
 
 
 def _reduce_shape(node: NodeSpec) -> Sequence[Dims]:
-    return (_reduced(node),)
+    return (_reduced_dims(node),)
 
 
 def _reduce_sparse_shape(node: NodeSpec) -> Sequence[Dims]:
-    dims = _reduced(node)
+    dims = _reduced_dims(node)
     rank = None if dims is None else len(dims)
     return (None, rank), (None,), (rank,)
 
@@ -114,7 +114,7 @@ def _softmax_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _extreme_shape(node: NodeSpec) -> Sequence[Dims]:
-    a, _ = same_shape(node)
+    a, _ = same_shape_forms(node)
     return (None, a.rank), (None,)
 
 
@@ -201,7 +201,7 @@ def parts(value: SparseTensor) -> list[Output]:
     return [value.indices, value.values, value.dense_shape]
 
 
-def two_sparse(a: Any, b: Any) -> tuple[SparseTensor, SparseTensor]:
+def convert_sparse_pair(a: Any, b: Any) -> tuple[SparseTensor, SparseTensor]:
     """Convert two operands to SparseTensors of the same type.
 
     Raises: InvalidTypeError: one is not sparse, or their types differ.
@@ -237,7 +237,7 @@ def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Any
     if not is_sparse(a) and not is_sparse(b):
         raise errors.InvalidTypeError(f"at least one operand must be sparse, got {a!r} and {b!r}")
     if is_sparse(a) and is_sparse(b):
-        x, y = two_sparse(a, b)
+        x, y = convert_sparse_pair(a, b)
         kind = dtypes.as_dtype(x.dtype.base_dtype.real_dtype)
         limit = convert_to_tensor(0 if minimum is None else minimum, kind)
         return SparseTensor(*create("SparseAdd", [*parts(x), *parts(y), limit]).outputs)
@@ -247,7 +247,7 @@ def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Any
     return out("SparseTensorDenseAdd", [*parts(sparse), b])
 
 
-def _deprecated_reduction(
+def _resolve_deprecated_axes(
     axis: Any, keepdims: Any, old_axes: Any, old_keep: Any
 ) -> tuple[Any, dict[str, Any]]:
     keep = deprecated_argument("keepdims", keepdims, "keep_dims", old_keep)
@@ -270,13 +270,13 @@ def _axes(sparse: SparseTensor, axis: Any) -> Any:
 
 def _reduce(op: str, sp_input: Any, *arguments: Any) -> Output:
     sparse = SparseTensor.from_value(sp_input)
-    axis, attrs = _deprecated_reduction(*arguments)
+    axis, attrs = _resolve_deprecated_axes(*arguments)
     return out(op, [*parts(sparse), _axes(sparse, axis)], attrs)
 
 
 def _reduce_sparse(op: str, sp_input: Any, *arguments: Any) -> SparseTensor:
     sparse = SparseTensor.from_value(sp_input)
-    axis, attrs = _deprecated_reduction(*arguments)
+    axis, attrs = _resolve_deprecated_axes(*arguments)
     return SparseTensor(*create(op, [*parts(sparse), _axes(sparse, axis)], attrs).outputs)
 
 
@@ -421,7 +421,7 @@ def sparse_minimum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTenso
 
 
 def _extreme(op: str, a: Any, b: Any, name: str | None) -> SparseTensor:
-    x, y = two_sparse(a, b)
+    x, y = convert_sparse_pair(a, b)
     indices, values = create(op, [*parts(x), *parts(y)], None, name).outputs
     return SparseTensor(indices, values, x.dense_shape)
 

@@ -49,7 +49,7 @@ def form_at(node: NodeSpec, position: int = 0, label: str = "") -> Form:
     return form_of(node.inputs[position : position + 3], label)
 
 
-def same_shape(node: NodeSpec) -> tuple[Form, Form]:
+def same_shape_forms(node: NodeSpec) -> tuple[Form, Form]:
     """Return the forms of two sparse operands of the same shape, the first six inputs.
 
     Raises: InvalidArgumentError: their shapes differ.

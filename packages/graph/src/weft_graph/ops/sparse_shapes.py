@@ -277,7 +277,9 @@ def sparse_concat(
       >>> wf.Session().run(wf.sparse.to_dense(wf.sparse.concat(0, [a, b])))
       array([1, 0, 0, 2, 0], dtype=int32)
     """
-    dim = arguments.integer(deprecated_argument("axis", axis, "concat_dim", concat_dim), "axis")
+    dim = arguments.check_integer(
+        deprecated_argument("axis", axis, "concat_dim", concat_dim), "axis"
+    )
     if expand_nonconcat_dims is not None:
         expand_nonconcat_dim = expand_nonconcat_dims
     tensors = _require_sparse(sp_inputs, "sp_inputs")
@@ -285,13 +287,13 @@ def sparse_concat(
         return tensors[0]
     shapes = [tensor.dense_shape for tensor in tensors]
     if expand_nonconcat_dim:
-        shapes = _widest_but(tensors, dim)
+        shapes = _widest_except(tensors, dim)
     places, values = [t.indices for t in tensors], [t.values for t in tensors]
     attrs = {"concat_dim": dim}
     return SparseTensor(*create("SparseConcat", [places, values, shapes], attrs, name).outputs)
 
 
-def _widest_but(tensors: Sequence[SparseTensor], axis: int) -> list[Output]:
+def _widest_except(tensors: Sequence[SparseTensor], axis: int) -> list[Output]:
     """Return the shapes with each size, except along one axis, replaced by the largest one."""
     shapes = [tensor.dense_shape for tensor in tensors]
     (rank,) = shapes[0].dims or (None,)
@@ -424,7 +426,7 @@ def sparse_split(
         if value is None:
             raise errors.InvalidArgumentError(f"{argument} must be given")
     sparse = SparseTensor.from_value(sp_input)
-    count = arguments.integer(num_split, "num_split", 1)
+    count = arguments.check_integer(num_split, "num_split", 1)
     place = convert_to_tensor(axis_value)
     place = out("Cast", [place], {"DstT": dtypes.int64}) if _is_other(place) else place
     static_axis, rank = constant_int(place), sparse.dense_shape.dims
@@ -664,7 +666,7 @@ def expand_dims(sp_input: Any, axis: Any = None, name: str | None = None) -> Spa
         place = static.item()
     with sparse.graph.name_scope(name or "expand_dims"):
         if rank is not None and not isinstance(place, Output):
-            dim: Any = normal_axis(arguments.integer(place, "axis"), rank + 1)
+            dim: Any = normal_axis(arguments.check_integer(place, "axis"), rank + 1)
         else:
             count = out("AddV2", [out("Size", [sparse.dense_shape]), 1])
             dim = out("FloorMod", [convert_to_tensor(place, dtypes.int32), count])

@@ -40,8 +40,8 @@ from weft_graph.ops.resource_state import (
     check_points,
     check_rows,
     current_container,
+    require_same_dims,
     resource_scatter,
-    same_dims,
     scatter_traits,
 )
 from weft_graph.ops.shape_rules import scalar, with_rank
@@ -51,7 +51,7 @@ from weft_tensor.shape import Dims, as_dims
 # --------------------------------------------------------------------------- shape rules
 
 
-def _declared(node: NodeSpec) -> Sequence[Dims]:
+def _declared_shape(node: NodeSpec) -> Sequence[Dims]:
     return (node.attrs["shape"],)
 
 
@@ -59,11 +59,11 @@ def _assign_shape(node: NodeSpec) -> Sequence[Dims]:
     ref, value = node.inputs[0].dims, node.inputs[1].dims
     if not node.attrs["validate_shape"]:
         return (value,)
-    return (same_dims(ref, value, "the value assigned"),)
+    return (require_same_dims(ref, value, "the value assigned"),)
 
 
 def _update_shape(node: NodeSpec) -> Sequence[Dims]:
-    return (same_dims(node.inputs[0].dims, node.inputs[1].dims, "the update"),)
+    return (require_same_dims(node.inputs[0].dims, node.inputs[1].dims, "the update"),)
 
 
 def _scatter_shape(node: NodeSpec) -> Sequence[Dims]:
@@ -99,7 +99,7 @@ for _op in ("Variable", "VariableV2"):
         (),
         ("ref: Ref(dtype)",),
         _HOLDER,
-        _declared,
+        _declared_shape,
         traits=Traits(state=State.CREATES, role=Role.VARIABLE, differentiable=False, cost=free),
         doc="A variable in a container, which keeps its value between steps.",
     )
@@ -124,7 +124,9 @@ register_op(
     ("ref: Ref(T)", "initial: T"),
     ("value: T",),
     {"T": "type"},
-    lambda node: (same_dims(node.inputs[0].dims, node.inputs[1].dims, "the initial value"),),
+    lambda node: (
+        require_same_dims(node.inputs[0].dims, node.inputs[1].dims, "the initial value"),
+    ),
     traits=Traits(state=State.READS, cost=free, allows_uninitialized=True),
     doc="The variable's value, or `initial` if it has none.",
 )

@@ -22,29 +22,29 @@ from weft_tensor.shape import Dims, broadcast_dims
 STATE_SIZE = 3
 
 
-def _drawn(node: NodeSpec) -> Sequence[Dims]:
+def _samples_shape(node: NodeSpec) -> Sequence[Dims]:
     shape_rules.with_rank(node.inputs[1].dims, 0, "algorithm")
     return (shape_rules.vector_as_dims(node.inputs[2], "shape"),)
 
 
-def _drawn_between(node: NodeSpec) -> Sequence[Dims]:
+def _uniform_shape(node: NodeSpec) -> Sequence[Dims]:
     shape_rules.with_rank(node.inputs[3].dims, 0, "minval")
     shape_rules.with_rank(node.inputs[4].dims, 0, "maxval")
-    return _drawn(node)
+    return _samples_shape(node)
 
 
-def _skipped(node: NodeSpec) -> Sequence[Dims]:
+def _skip_shape(node: NodeSpec) -> Sequence[Dims]:
     shape_rules.with_rank(node.inputs[1].dims, 0, "algorithm")
     shape_rules.with_rank(node.inputs[2].dims, 0, "delta")
     return ()
 
 
 def _read_and_skipped(node: NodeSpec) -> Sequence[Dims]:
-    _skipped(node)
+    _skip_shape(node)
     return ((STATE_SIZE,),)
 
 
-def _shuffled(node: NodeSpec) -> Sequence[Dims]:
+def _shuffle_shape(node: NodeSpec) -> Sequence[Dims]:
     index, seed, largest = (value.dims for value in node.inputs)
     inner = shape_rules.with_rank_at_least(seed, 1, "seed")
     if inner is not None:
@@ -88,14 +88,14 @@ for _op, _inputs, _attrs, _doc in (
         "Binomially distributed numbers.",
     ),
 ):
-    _rule = _drawn_between if _op == "StatefulUniformInt" else _drawn
+    _rule = _uniform_shape if _op == "StatefulUniformInt" else _samples_shape
     register_op(_op, _inputs, ("output: dtype",), _attrs, _rule, traits=WRITES, doc=_doc)
 register_op(
     "RngSkip",
     ("resource: resource", "algorithm: int64", "delta: int64"),
     (),
     {},
-    _skipped,
+    _skip_shape,
     traits=WRITES,
     doc="Advances the state as if delta numbers were generated.",
 )
@@ -122,7 +122,7 @@ register_op(
     ("index: dtype", "seed: Tseed", "max_index: dtype"),
     ("output: dtype",),
     {"rounds": "int = 4", "dtype": _INTEGERS, "Tseed": _INTEGERS},
-    _shuffled,
+    _shuffle_shape,
     traits=Traits(differentiable=False),
     doc="The position of index in a permutation of 0 .. max_index determined by the seed.",
 )

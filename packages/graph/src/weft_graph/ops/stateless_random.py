@@ -46,7 +46,7 @@ def _samples(node: NodeSpec) -> Sequence[Dims]:
 
 _INDEX = "{index_type}"
 _ANY_NUMBER = "{float16, float32, float64, int32, int64}"
-_TRAITS = Traits(differentiable=False, cost=cost_rules.drawn(60))
+_TRAITS = Traits(differentiable=False, cost=cost_rules.random_draws(60))
 
 register_op(
     "StatelessMultinomial",

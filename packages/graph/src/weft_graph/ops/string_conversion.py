@@ -19,7 +19,7 @@ from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import EACH_ELEMENT, NOT_DIFFERENTIABLE
-from weft_graph.ops.shape_rules import scalar, unchanged, with_rank
+from weft_graph.ops.shape_rules import same_shape, scalar, with_rank
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims
 
@@ -79,7 +79,7 @@ register_op(
     ("string_tensor: string",),
     ("output: out_type",),
     {"out_type": "{float32, float64, int32, int64} = float32"},
-    unchanged,
+    same_shape,
     traits=EACH_ELEMENT,
 )
 register_op(
@@ -102,7 +102,7 @@ register_op(
     ("string_tensor: string",),
     ("output: int64",),
     {"num_buckets": "int >= 1"},
-    unchanged,
+    same_shape,
     traits=EACH_ELEMENT,
     doc="MurmurHash64A with a fixed seed, modulo the number of buckets.",
 )
@@ -111,7 +111,7 @@ register_op(
     ("input: string",),
     ("output: int64",),
     {"num_buckets": "int >= 1"},
-    unchanged,
+    same_shape,
     traits=EACH_ELEMENT,
     doc="FarmHash's 64-bit fingerprint, modulo the number of buckets.",
 )
@@ -129,7 +129,7 @@ register_op(
     ("input: string",),
     ("output: int64",),
     {"num_buckets": "int >= 1", "key": "list(int)"},
-    unchanged,
+    same_shape,
     traits=EACH_ELEMENT,
     doc="SipHash with the key, modulo the number of buckets.",
 )
@@ -138,14 +138,14 @@ register_op(
     ("input: string",),
     ("output: string",),
     {"pad": "bool = false"},
-    unchanged,
+    same_shape,
     traits=EACH_ELEMENT,
 )
 register_op(
     "DecodeBase64",
     ("input: string",),
     ("output: string",),
-    shape=unchanged,
+    shape=same_shape,
     traits=EACH_ELEMENT,
 )
 register_op(

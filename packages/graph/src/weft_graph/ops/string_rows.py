@@ -18,7 +18,7 @@ from weft_graph.ops.sequence import range as numbers
 from weft_graph.ops.shape_rules import constant_int, with_rank
 from weft_graph.ops.shapes import reshape, shape
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import integer
+from weft_tensor.arguments import check_integer
 from weft_tensor.shape import Dims, compatible_dims, format_dims
 
 
@@ -162,7 +162,7 @@ def ngrams(
 
 def _widths(ngram_width: int | Sequence[int]) -> list[int]:
     widths = list(ngram_width) if isinstance(ngram_width, list | tuple) else [ngram_width]
-    return [integer(width, "ngram_width", 1) for width in widths]
+    return [check_integer(width, "ngram_width", 1) for width in widths]
 
 
 def _padding(pad_values: Any, padding_width: int | None) -> tuple[Any, Any, int]:
@@ -172,7 +172,7 @@ def _padding(pad_values: Any, padding_width: int | None) -> tuple[Any, Any, int]
             raise errors.InvalidArgumentError(
                 "pad_values must be provided if padding_width is set."
             )
-        integer(padding_width, "padding_width", 1)
+        check_integer(padding_width, "padding_width", 1)
     if pad_values is None:
         return "", "", 0
     if isinstance(pad_values, str | bytes):

@@ -24,7 +24,7 @@ from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import EACH_ELEMENT, NOT_DIFFERENTIABLE
-from weft_graph.ops.shape_rules import constant_array, normal_axes, unchanged, with_rank
+from weft_graph.ops.shape_rules import constant_array, normal_axes, same_shape, with_rank
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, broadcast_dims, format_dims, merge_dims, num_elements
 
@@ -75,7 +75,7 @@ def _check_one(value: Output, label: str) -> None:
 def _pattern_shape(node: NodeSpec) -> Sequence[Dims]:
     for value, label in zip(node.inputs[1:], ("the pattern", "the rewrite"), strict=False):
         _check_one(value, label)
-    return unchanged(node)
+    return same_shape(node)
 
 
 def _split_shape(node: NodeSpec) -> Sequence[Dims]:
@@ -111,7 +111,7 @@ register_op(
     ("input: string",),
     ("output: int32",),
     {"unit": _UNIT},
-    unchanged,
+    same_shape,
     traits=EACH_ELEMENT,
 )
 register_op(
@@ -144,14 +144,14 @@ for _name in ("StringLower", "StringUpper"):
         ("input: string",),
         ("output: string",),
         {"encoding": "string = ''"},
-        unchanged,
+        same_shape,
         traits=EACH_ELEMENT,
     )
 register_op(
     "StringStrip",
     ("input: string",),
     ("output: string",),
-    shape=unchanged,
+    shape=same_shape,
     traits=EACH_ELEMENT,
 )
 register_op(
@@ -167,7 +167,7 @@ register_op(
     ("input: string",),
     ("output: string",),
     {"pattern": "string", "rewrite": "string", "replace_global": "bool = true"},
-    unchanged,
+    same_shape,
     traits=EACH_ELEMENT,
 )
 register_op(
@@ -182,7 +182,7 @@ register_op(
     ("input: string",),
     ("output: bool",),
     {"pattern": "string"},
-    unchanged,
+    same_shape,
     traits=EACH_ELEMENT,
 )
 

@@ -15,7 +15,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, ShapeRule, register_op
 from weft_graph.ir.traits import State, Traits
 from weft_graph.ops import cost_rules
-from weft_graph.ops.resource_state import checked_dims
+from weft_graph.ops.resource_state import variable_dims_checked
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims, merge_dims
 
@@ -204,7 +204,7 @@ def _shape_rule(rule: UpdateRule, sparse: bool, resource: bool) -> ShapeRule:
         dims: Dims = None
         count = len(states)
         for name, state in zip(states, node.inputs, strict=False):
-            actual = checked_dims(state, node.attrs["T"]) if resource else state.dims
+            actual = variable_dims_checked(state, node.attrs["T"]) if resource else state.dims
             dims = _merge(f"{name} (as {states[0]})", dims, actual)
         for name, value in zip(arguments, node.inputs[count:], strict=True):
             if name in GRADIENTS:

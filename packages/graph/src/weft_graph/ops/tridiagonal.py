@@ -103,10 +103,10 @@ def _split_sequence(diagonals: Any) -> list[Output]:
         )
     main = convert_to_tensor(diagonals[1])
     upper, lower = (convert_to_tensor(diagonals[i], main.dtype.base_dtype) for i in (0, 2))
-    return [_lengthened(upper, main, False), main, _lengthened(lower, main, True)]
+    return [_pad_diagonal(upper, main, False), main, _pad_diagonal(lower, main, True)]
 
 
-def _lengthened(value: Output, main: Output, before: bool) -> Output:
+def _pad_diagonal(value: Output, main: Output, before: bool) -> Output:
     """Return an outer diagonal padded to the length of the main one."""
     n, m = (None if x.dims is None else x.dims[-1] for x in (value, main))
     if n is None or m is None:
@@ -141,13 +141,13 @@ def _split_matrix(value: Output) -> list[Output]:
     subdiagonal = _diagonals.matrix_diag_part(above)
     superdiagonal = _diagonals.matrix_diag_part(below)
     return [
-        _moved(superdiagonal, False),
+        _roll_diagonal(superdiagonal, False),
         _diagonals.matrix_diag_part(value),
-        _moved(subdiagonal, True),
+        _roll_diagonal(subdiagonal, True),
     ]
 
 
-def _moved(value: Output, later: bool) -> Output:
+def _roll_diagonal(value: Output, later: bool) -> Output:
     return permutation.roll(value, 1 if later else -1, -1)
 
 

@@ -14,7 +14,7 @@ from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import EACH_ELEMENT, NOT_DIFFERENTIABLE
 from weft_graph.ops.reduction import reduce_prod
 from weft_graph.ops.sequence import range as numbers
-from weft_graph.ops.shape_rules import unchanged, with_rank
+from weft_graph.ops.shape_rules import same_shape, with_rank
 from weft_graph.ops.shapes import reshape, shape
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, num_elements
@@ -36,7 +36,7 @@ def _check_replacement(node: NodeSpec) -> None:
 
 def _transcode_shape(node: NodeSpec) -> Sequence[Dims]:
     _check_replacement(node)
-    return unchanged(node)
+    return same_shape(node)
 
 
 def _encode_shape(node: NodeSpec) -> Sequence[Dims]:
@@ -73,7 +73,7 @@ register_op(
     ("input: int32",),
     ("output: int32",),
     {},
-    unchanged,
+    same_shape,
     traits=EACH_ELEMENT,
     doc="The ICU script number of each code point.",
 )

@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
-from weft_graph.ir.step_graph import StepGraph, place_new_nodes
+from weft_graph.ir.step_graph import StepGraph, reorder_nodes
 from weft_graph.passes.certain_shapes import CertainShapes
 from weft_graph.passes.cse import hashable
 
-_MANY: Final = 4
+_MIN_BATCHED_OPS: Final = 4
 """Least number of ops for which batching pays off."""
 _SMALL: Final = 1 << 16
 """Largest operand, in bytes, for which call overhead matters. Results of larger operands should not
@@ -47,13 +47,13 @@ def batch_equal(step: StepGraph) -> int:
         nodes = [group[place] for place in sorted(group)]
         stacked = [source.node.inputs[0] for source in nodes[0].inputs]
         counts = {len(source.node.outputs) for source in nodes[0].inputs}
-        if counts != {len(nodes)} or len(nodes) < _MANY:
+        if counts != {len(nodes)} or len(nodes) < _MIN_BATCHED_OPS:
             continue
         certain = all(shapes.hold_for(stacked_value.node) for stacked_value in stacked)
         if certain and _batch(step, nodes, stacked):
             replaced += nodes
     if replaced:
-        place_new_nodes(step, step.live_nodes(), {})
+        reorder_nodes(step, step.live_nodes(), {})
         step.drop_unused(replaced)
     return len(replaced)
 
@@ -95,16 +95,16 @@ def _batch(step: StepGraph, nodes: Sequence[Node], stacked: Sequence[Output]) ->
     extra_attrs = {
         name: value for name, value in first.attrs.items() if name not in first.op_def.attrs
     }
-    batched = _added(step, first, op, tuple(stacked), {**extra_attrs, **attrs}, [dims])
+    batched = _add_node(step, first, op, tuple(stacked), {**extra_attrs, **attrs}, [dims])
     split = {"num": count, "T": result.dtype, "axis": 0}
     unstack = first.inputs[0].node.type
-    parts = _added(step, first, unstack, batched.outputs, split, [result.dims] * count)
+    parts = _add_node(step, first, unstack, batched.outputs, split, [result.dims] * count)
     for node, part in zip(nodes, parts.outputs, strict=True):
         step.replace(node.outputs[0], part, reason="batch")
     return True
 
 
-def _added(
+def _add_node(
     step: StepGraph,
     origin: Node,
     op: str,

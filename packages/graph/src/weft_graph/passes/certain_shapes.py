@@ -12,7 +12,7 @@ from weft_tensor import errors
 MAX_NODES: Final = 128
 """Largest number of nodes that a query visits; shapes that depend on more are not certain."""
 
-_SAID: Final = frozenset({Role.PLACEHOLDER, Role.CALL})
+_DECLARED_ROLES: Final = frozenset({Role.PLACEHOLDER, Role.CALL})
 """Roles of nodes whose shapes are declared rather than inferred."""
 
 
@@ -51,7 +51,7 @@ def _can_infer(node: Node) -> bool:
     """Return True if a node's shapes can follow from those of its inputs."""
     if node.role is Role.ARGUMENT:
         return True
-    return node.traits.state is State.NONE and node.role not in _SAID
+    return node.traits.state is State.NONE and node.role not in _DECLARED_ROLES
 
 
 def _follow(node: Node) -> bool:

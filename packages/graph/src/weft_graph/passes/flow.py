@@ -85,7 +85,7 @@ class Flow:
         self._guard: dict[Node, Guard] = {}
         self._inside: dict[Output, int] = {}
         for node in nodes:
-            self._place(node)
+            self._set_guard(node)
         for frame in self.frames:
             self._check_back_edges(frame)
         for frame in self.frames[1:]:
@@ -126,8 +126,8 @@ class Flow:
 
     # ------------------------------------------------------------------ one node
 
-    def _place(self, node: Node) -> None:
-        frame_around = self._frame_around(node)
+    def _set_guard(self, node: Node) -> None:
+        frame_around = self._enclosing_frame(node)
         guard = self._common_guard(node)
         if node.role is Role.ENTER:
             self._enter(node, frame_around, guard)
@@ -147,7 +147,7 @@ class Flow:
         if GUARD in node.attrs:
             guard |= {(node.attrs[GUARD], -1)}
         if node.role is Role.MERGE:
-            guard = self._merged(node, frame_around)
+            guard = self._merge_guard(node, frame_around)
         elif node.role is Role.LOOP_COND:
             if frame_around.cond is not None or frame_around.parent is None:
                 frame_around.problem = (
@@ -163,7 +163,7 @@ class Flow:
             guard = frozenset.intersection(*map(self._control_guard, node.controls))
         self._guard[node] = guard
 
-    def _frame_around(self, node: Node) -> Frame:
+    def _enclosing_frame(self, node: Node) -> Frame:
         innermost_frame: Frame | None = None
         first: Node | None = None
         for need in needs_of(node):
@@ -174,7 +174,7 @@ class Flow:
                 innermost_frame, first = frame, need
             elif frame is not innermost_frame:
                 assert first is not None
-                raise _mixed(node, first, innermost_frame, need, frame)
+                raise _mixed_frames_error(node, first, innermost_frame, need, frame)
         return innermost_frame or self.root
 
     def _common_guard(self, node: Node) -> Guard:
@@ -215,7 +215,7 @@ class Flow:
         if guard != {(frame.cond and frame.cond.outputs[0], 0)}:
             frame.problem = frame.problem or f"{node.name!r} is not decided by the LoopCond"
 
-    def _merged(self, node: Node, frame: Frame) -> Guard:
+    def _merge_guard(self, node: Node, frame: Frame) -> Guard:
         back = [source for source in node.inputs if is_back_edge(node, source)]
         ahead = [source for source in node.inputs if not is_back_edge(node, source)]
         controls = [self._control_guard(control) for control in node.controls]
@@ -243,7 +243,9 @@ class Flow:
         for merge in frame.merges:
             for source in merge.inputs:
                 if self.frame[source.node] is not frame:
-                    raise _mixed(merge, merge, frame, source.node, self.frame[source.node])
+                    raise _mixed_frames_error(
+                        merge, merge, frame, source.node, self.frame[source.node]
+                    )
 
     def _check(self, frame: Frame) -> None:
         if frame.problem:
@@ -263,7 +265,7 @@ class Flow:
             frame.problem = "its back edges are not those of loop variables"
 
 
-def _mixed(
+def _mixed_frames_error(
     node: Node, first: Node, frame: Frame, second: Node, other: Frame
 ) -> errors.InvalidArgumentError:
     """Return the error about a node with inputs from two frames."""
@@ -292,7 +294,7 @@ def needs_of(node: Node) -> list[Node]:
     return needs
 
 
-def ordered_by(nodes: Sequence[Node], key: Callable[[Node], Any]) -> list[Node]:
+def sort_topologically(nodes: Sequence[Node], key: Callable[[Node], Any]) -> list[Node]:
     """Return `nodes` in topological order, with ties broken by `key`."""
     inside = set(nodes)
     users: dict[Node, list[Node]] = {node: [] for node in nodes}
@@ -354,10 +356,10 @@ def predicate(switch: Node) -> Output:
 
 def _decides_itself(switch: Node) -> bool:
     """Return True if a Switch routes its own predicate."""
-    return _uncopied(switch.inputs[0]) is _uncopied(switch.inputs[1])
+    return _skip_copies(switch.inputs[0]) is _skip_copies(switch.inputs[1])
 
 
-def _uncopied(output: Output) -> Output:
+def _skip_copies(output: Output) -> Output:
     while output.node.traits.identity and not output.node.inputs[0].dtype.is_ref:
         output = output.node.inputs[0]
     return output

@@ -36,7 +36,7 @@ def drop_masks(step: StepGraph) -> int:
 
     Returns: the number of replaced masks.
     """
-    masks = list(_masks_of_ones(step))
+    masks = list(_find_all_ones_masks(step))
     for mask, noise in masks:
         for product in [user for user in mask.consumers() if user.type == "Mul"]:
             factor = product.inputs[1 if product.inputs[0] is mask else 0]
@@ -90,7 +90,7 @@ def _is_zero(output: Output) -> bool:
     return any(_is_constant(factor, lambda x: x == 0) for factor in factors)
 
 
-def _masks_of_ones(step: StepGraph) -> Iterator[tuple[Output, Node]]:
+def _find_all_ones_masks(step: StepGraph) -> Iterator[tuple[Output, Node]]:
     """Yield masks that are 1 everywhere, with the node that generates their random numbers."""
     for node in step.graph.nodes:
         if node.type == "GreaterEqual":
@@ -125,7 +125,7 @@ def _uniform(output: Output) -> Node | None:
 def _covers(factor: Output, noise: Node) -> bool:
     """Return True if a mask made from `noise` broadcasts to the shape of `factor`."""
     shape = noise.inputs[0].node
-    if shape.traits.tells_shape and shape.inputs[0] in (factor, _unscaled(factor)):
+    if shape.traits.tells_shape and shape.inputs[0] in (factor, _skip_scaling(factor)):
         return True
     dims, sizes = factor.dims, noise.outputs[0].dims
     if dims is None or sizes is None or None in dims or len(sizes) > len(dims):
@@ -134,7 +134,7 @@ def _covers(factor: Output, noise: Node) -> bool:
     return all(size == 1 or size == dim for size, dim in pairs)
 
 
-def _unscaled(output: Output) -> Output:
+def _skip_scaling(output: Output) -> Output:
     """Return the tensor that an output scales by a scalar, or the output itself."""
     node = output.node
     if node.type in ("Mul", "RealDiv", "Div") and node.inputs[1].dims == ():

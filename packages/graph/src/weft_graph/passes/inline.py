@@ -25,7 +25,7 @@ from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.op_signature import OpDef
-from weft_graph.ir.step_graph import StepGraph, ordered, reachable
+from weft_graph.ir.step_graph import StepGraph, reachable, sort_nodes
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import Flow, has_control_flow, is_free
 from weft_graph.passes.inlining_policy import InliningPolicy, Waits
@@ -320,14 +320,14 @@ class _Inliner:
             arguments = [output.node for output in function.inputs]
             stops = set(function.inputs)
             members = reachable([o.node for o in results] + list(function.effects), stops)
-            nodes = ordered(members.difference(arguments), stops)
+            nodes = sort_nodes(members.difference(arguments), stops)
             part = self._parts[function, used] = _Part(nodes, arguments, results)
         return part
 
     def _enter(self, call: Node, function: Function, part: _Part, scope: _Scope) -> _Scope:
         """Return the scope of a call's body."""
         routed = scope.anchor is not None or not part.is_at_the_top(call)
-        full, ties = self._guarded_by(call, part, scope) if routed else ([], [])
+        full, ties = self._guard_inputs(call, part, scope) if routed else ([], [])
         values = [scope.values[source] for source in call.inputs]
         ends = scope.ends_of(call.controls)
         if function.stateful:  # what it reads may be updated by what its arguments wait for
@@ -344,7 +344,7 @@ class _Inliner:
         inner.colocation = _colocation(call, scope)
         return inner
 
-    def _guarded_by(
+    def _guard_inputs(
         self, call: Node, part: _Part, scope: _Scope
     ) -> tuple[list[Output], list[Node]]:
         """Return the data and control inputs of a call that are alive exactly when it runs."""
@@ -481,14 +481,14 @@ def _attrs(node: Node, scope: _Scope) -> dict[str, Any]:
     if "frame_name" in attrs:
         attrs = {**attrs, "frame_name": scope.prefix + attrs["frame_name"]}
     if attrs.get("seed") or attrs.get("seed2"):  # each call has a stream of its own
-        attrs = {**attrs, "seed2": _mixed_seed(attrs["seed2"], scope.prefix)}
+        attrs = {**attrs, "seed2": _mix_seed(attrs["seed2"], scope.prefix)}
     colocation = _colocation(node, scope)
     if colocation or "_class" in attrs:
         attrs = {**attrs, "_class": tuple([f"loc:@{name}" for name in colocation])}
     return attrs
 
 
-def _mixed_seed(seed: int, call: str) -> int:
+def _mix_seed(seed: int, call: str) -> int:
     """Return a nonzero 63-bit seed for a call."""
     digest = hashlib.blake2b(f"{seed} {call}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1 or 1

@@ -18,7 +18,7 @@ from weft_graph.ir.node import Node
 LARGE_BODY = 200
 """Number of nodes, including called functions, below which bodies are always inlined."""
 
-MANY_NODES = 20_000
+LARGE_NUM_NODES = 20_000
 """Largest number of nodes that all calls of a function may add: about a second of planning."""
 
 Waits = Callable[[Node], bool]
@@ -67,7 +67,7 @@ class InliningPolicy:
     def _decide(self, function: Function, count: int) -> bool:
         if must_stay(function):
             return True
-        is_large = count * self._sizes[function] > MANY_NODES
+        is_large = count * self._sizes[function] > LARGE_NUM_NODES
         preferred = function.attrs.get("_noinline") or (
             is_large and self._sizes[function] >= LARGE_BODY and count > 1
         )

@@ -111,7 +111,7 @@ def _name_peaks(
     )
 
 
-def shown(output: Output) -> Output:
+def aliased_value(output: Output) -> Output:
     """Return the value whose memory an output aliases: itself or its base."""
     while True:
         node = output.node
@@ -194,7 +194,7 @@ class Values:
         self._bytes_of = bytes_of
         for node in nodes:
             self.reads.append(tuple(dict.fromkeys([self._number(s) for s in node.inputs])))
-            numbered = [(self._number(o), shown(o) is o) for o in node.outputs]
+            numbered = [(self._number(o), aliased_value(o) is o) for o in node.outputs]
             self.makes.append(
                 (*[number for number, is_new in numbered if is_new], *self._scratch(node))
             )
@@ -205,7 +205,7 @@ class Values:
         number = self.numbers.get(output)
         if number is not None:
             return number
-        root = shown(output)
+        root = aliased_value(output)
         if root is not output:
             number = self._number(root)
         else:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from weft_graph.ir.node import Node
-from weft_graph.ir.step_graph import RunOrder, StepGraph, place_new_nodes
+from weft_graph.ir.step_graph import RunOrder, StepGraph, reorder_nodes
 from weft_graph.passes.flow import Flow
 from weft_graph.passes.memory import BytesOf, MemoryLimits, estimate_memory, static_bytes
-from weft_graph.passes.memory_order import ordered_for_memory
+from weft_graph.passes.memory_order import order_for_memory
 from weft_graph.passes.partition import Assignment
 from weft_graph.passes.recompute import Recompute, recompute
 from weft_tensor import errors
@@ -62,7 +62,7 @@ class MemoryOptions:
                 )
 
     @property
-    def applied(self) -> str:
+    def resolved_mode(self) -> str:
         """The mode with defaults resolved."""
         if self.mode != "DEFAULT_MEM_OPT":
             return self.mode
@@ -71,7 +71,7 @@ class MemoryOptions:
     @property
     def swaps(self) -> bool:
         """True if values may be swapped to the host."""
-        return self.applied in _SWAPS
+        return self.resolved_mode in _SWAPS
 
 
 def optimize_memory(step: StepGraph, options: MemoryOptions) -> int:
@@ -82,7 +82,7 @@ def optimize_memory(step: StepGraph, options: MemoryOptions) -> int:
 
     Returns: the number of changes: the number of copied nodes, plus 1 for a new order.
     """
-    mode = options.applied
+    mode = options.resolved_mode
     changes = 0
     if mode in _ORDERS:
         changes += _reorder(step, options)
@@ -94,10 +94,10 @@ def optimize_memory(step: StepGraph, options: MemoryOptions) -> int:
 def _reorder(step: StepGraph, options: MemoryOptions) -> int:
     nodes = list(options.run_order(step.live_nodes()))
     device_of = _devices(nodes, options)
-    order = ordered_for_memory(nodes, step.fetches, options.bytes_of, device_of)
+    order = order_for_memory(nodes, step.fetches, options.bytes_of, device_of)
     if order == nodes:
         return 0
-    place_new_nodes(step, order, {})
+    reorder_nodes(step, order, {})
     step.changes["order"] += 1
     return 1
 

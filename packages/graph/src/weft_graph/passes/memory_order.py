@@ -15,7 +15,7 @@ from weft_graph.passes.flow import has_control_flow, needs_of
 from weft_graph.passes.memory import BytesOf, MemoryEstimate, Values, estimate_memory, static_bytes
 
 
-def ordered_for_memory(
+def order_for_memory(
     nodes: Sequence[Node],
     fetches: Iterable[Output] = (),
     bytes_of: BytesOf | None = None,
@@ -42,7 +42,7 @@ def ordered_for_memory(
     needs = _predecessor_positions(original)
     candidates = [
         original,
-        _freeing_most(original, needs, outputs, sizes),
+        _schedule_most_freed(original, needs, outputs, sizes),
         _delay_nodes(original, needs),
     ]
     return min(candidates, key=cost)
@@ -50,11 +50,11 @@ def ordered_for_memory(
 
 def _predecessor_positions(nodes: Sequence[Node]) -> list[list[int]]:
     """Return the indices of each node's predecessors."""
-    place = {node: i for i, node in enumerate(nodes)}
+    position = {node: i for i, node in enumerate(nodes)}
     all_needs: list[list[int]] = []
     before = -1
     for i, node in enumerate(nodes):
-        needs = {place[need] for need in needs_of(node) if need in place}
+        needs = {position[need] for need in needs_of(node) if need in position}
         if _touches_state(node):
             if before >= 0:
                 needs.add(before)
@@ -67,7 +67,7 @@ def _touches_state(node: Node) -> bool:
     return node.op_def.stateful or any([o.dtype.is_ref for o in (*node.inputs, *node.outputs)])
 
 
-def _freeing_most(
+def _schedule_most_freed(
     nodes: Sequence[Node], needs: Sequence[Sequence[int]], fetches: Sequence[Output], sizes: BytesOf
 ) -> list[Node]:
     """Return a list schedule that always runs the ready node that frees the most net memory."""

@@ -10,16 +10,16 @@ from weft_graph.ir.step_graph import StepGraph
 from weft_graph.ir.traits import Role
 
 _CHECK: Final = "CheckNumerics"
-_GIVEN: Final = (Role.CONSTANT, Role.ARGUMENT, Role.VARIABLE, Role.PLACEHOLDER)
+_UNCOMPUTED_ROLES: Final = (Role.CONSTANT, Role.ARGUMENT, Role.VARIABLE, Role.PLACEHOLDER)
 """Roles of nodes that compute nothing."""
 
 
 def check_numerics(step: StepGraph) -> int:
     """Check each floating-point output; return the number of checks."""
     checked = {
-        output: _checked(step, output)
+        output: _add_check(step, output)
         for node in step.live_nodes()
-        if node.type != _CHECK and node.role not in _GIVEN and not node.traits.routes
+        if node.type != _CHECK and node.role not in _UNCOMPUTED_ROLES and not node.traits.routes
         for output in node.outputs
         if output.dtype.is_floating and not output.dtype.is_ref
     }
@@ -30,7 +30,7 @@ def check_numerics(step: StepGraph) -> int:
     return len(checked)
 
 
-def _checked(step: StepGraph, output: Output) -> Output:
+def _add_check(step: StepGraph, output: Output) -> Output:
     """Return an output through a new node that checks it."""
     node = output.node
     check = step.graph.add_derived(

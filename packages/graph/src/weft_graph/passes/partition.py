@@ -24,7 +24,7 @@ from weft_graph.ir.step_graph import Part, StepGraph, is_back_edge
 from weft_graph.ir.traits import Role
 from weft_graph.ops.step import DEPTH, EXTEND, GUARD, RECEIVE, SEND, TRUNCATE
 from weft_graph.passes.compression import Lossy, nothing_is_lossy
-from weft_graph.passes.flow import Flow, Frame, Guard, is_free, needs_of, ordered_by
+from weft_graph.passes.flow import Flow, Frame, Guard, is_free, needs_of, sort_topologically
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims
@@ -103,14 +103,14 @@ class Assignment:
         """Return the device of a node."""
         device = self._assigned.get(node)
         if device is None:
-            device = self._assigned[node] = self._traced(node)
+            device = self._assigned[node] = self._trace_device(node)
         return device
 
     def gate(self, device: str) -> str:
         """Return the device through which feeds and fetches of a device are transferred."""
         return self._gates[device] if device in self.away else device
 
-    def _traced(self, node: Node) -> str:
+    def _trace_device(self, node: Node) -> str:
         while goes_along(node):
             device = self._assigned.get(node)
             if device is not None:
@@ -131,7 +131,7 @@ class Assignment:
 
     def _assign_variable(self, merge: Node) -> None:
         following = next(s.node for s in merge.inputs if is_back_edge(merge, s))
-        device = self._traced(following.inputs[0].node)
+        device = self._trace_device(following.inputs[0].node)
         self._assigned[merge] = self._assigned[following] = device
 
 
@@ -219,8 +219,8 @@ def task_of(device: str) -> DeviceParts:
     return DeviceParts(*parse(device)[:3])
 
 
-def _place_in(places: dict[Node, int], node: Node) -> int:
-    return places.get(node, -1)
+def _index_in(indices: dict[Node, int], node: Node) -> int:
+    return indices.get(node, -1)
 
 
 class _Part:
@@ -261,7 +261,7 @@ class _Part:
         return self.graph.add_derived(like, op_def, name, tuple(inputs), attrs, types, shapes)
 
 
-def _converted(part: _Part, op: str, value: Output, dtype: DType) -> Output:
+def _convert_value(part: _Part, op: str, value: Output, dtype: DType) -> Output:
     name = f"{value.node.name}/{op.strip('_').lower()}"
     return part.add(op, name, [value], {}, [dtype], [value.dims], value.node).outputs[0]
 
@@ -311,9 +311,9 @@ class _Partitioner:
         fetches: dict[str, list[int]] = {name: [] for name in self._parts}
         fetched: dict[str, list[Output]] = {name: [] for name in self._parts}
         for i, output in enumerate(self._step.fetches):
-            place = self._place_of(output)
-            fetches[place].append(i)
-            fetched[place].append(self._value(output, self._parts[place]))
+            gate = self._gate_of(output)
+            fetches[gate].append(i)
+            fetched[gate].append(self._value(output, self._parts[gate]))
         result = {}
         for name, part in self._parts.items():
             outputs = fetched[name]
@@ -322,12 +322,12 @@ class _Partitioner:
                 part.graph, list(part.feeds.values()), outputs, [*targets, *part.sends]
             )
             # What is not of the whole comes as early as it can, so that the rest keeps its order.
-            places = {part.nodes[node]: i for i, node in enumerate(nodes) if node in part.nodes}
-            order = ordered_by(step.live_nodes(), partial(_place_in, places))
+            indices = {part.nodes[node]: i for i, node in enumerate(nodes) if node in part.nodes}
+            order = sort_topologically(step.live_nodes(), partial(_index_in, indices))
             result[name] = Part(step, order, list(part.feeds), fetches[name])
         return result
 
-    def _place_of(self, output: Output) -> str:
+    def _gate_of(self, output: Output) -> str:
         if is_anywhere(output.node):
             return next(iter(self._parts))
         return self._devices.gate(self._devices.of(output.node))
@@ -383,19 +383,19 @@ class _Partitioner:
             if fed:
                 part.feeds[self._feeds[node]] = copy.outputs[0]
             return part.values[output]
-        place = self._devices.gate(part.device) if is_anywhere(node) else self._devices.of(node)
-        source = self._parts[place]
+        gate = self._devices.gate(part.device) if is_anywhere(node) else self._devices.of(node)
+        source = self._parts[gate]
         value = self._value(output, source)
         lossy = self._lossy(output, source.device, part.device)
         if lossy:
-            value = _converted(source, TRUNCATE, value, dtypes.bfloat16)
+            value = _convert_value(source, TRUNCATE, value, dtypes.bfloat16)
         guard = self._flow.output_guard(output)
         received = self._transfer(value, source, part, output.name, node, guard)
         delay = self._delays.get((output, part.device))
         if delay is not None:
             self._late.append((received.node, delay, part))
         if lossy:
-            received = _converted(part, EXTEND, received, dtypes.float32)
+            received = _convert_value(part, EXTEND, received, dtypes.float32)
         part.values[output] = received
         return received
 

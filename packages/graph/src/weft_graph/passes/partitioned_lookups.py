@@ -53,7 +53,7 @@ def join_partitioned_lookups(step: StepGraph) -> int:
     """
     lookups = [lookup for node in step.graph.nodes if (lookup := _match(node)) is not None]
     for lookup in lookups:
-        step.replace(lookup.stitch.outputs[0], _joined(step, lookup), reason=_REASON)
+        step.replace(lookup.stitch.outputs[0], _add_joined_lookup(step, lookup), reason=_REASON)
     if lookups:
         step.remove_unreachable(reason=_REASON)
     return len(lookups)
@@ -70,7 +70,7 @@ def _match(stitch: Node) -> _Lookup | None:
         return None
     count = len(stitch.inputs) // 2
     positions = stitch.inputs[:count]
-    gathers = [_without_identities(rows).node for rows in stitch.inputs[count:]]
+    gathers = [_skip_identities(rows).node for rows in stitch.inputs[count:]]
     if not all(node.type in _GATHERS and _is_by_rows(node) for node in gathers):
         return None
     ids, shapes = [node.inputs[1] for node in gathers], [_table_dims(node) for node in gathers]
@@ -85,7 +85,7 @@ def _match(stitch: Node) -> _Lookup | None:
     return _Lookup(stitch, gathers, static, split_ids[1], split_ids[0])
 
 
-def _without_identities(output: Output) -> Output:
+def _skip_identities(output: Output) -> Output:
     while output.node.traits.identity:
         output = output.node.inputs[0]
     return output
@@ -126,7 +126,7 @@ def _counts_up(positions: Output) -> bool:
     return start is not None and delta is not None and int(start) == 0 and int(delta) == 1
 
 
-def _joined(step: StepGraph, lookup: _Lookup) -> Output:
+def _add_joined_lookup(step: StepGraph, lookup: _Lookup) -> Output:
     """Add the lookup in the whole table."""
     sizes = [dims[0] or 0 for dims in lookup.shapes]
     inner = lookup.shapes[0][1:]

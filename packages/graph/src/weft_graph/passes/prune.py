@@ -8,7 +8,7 @@ from weft_graph.control_flow.context import context_of
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
-from weft_graph.ir.step_graph import StepGraph, copy_nodes, ordered, reachable
+from weft_graph.ir.step_graph import StepGraph, copy_nodes, reachable, sort_nodes
 from weft_graph.ir.traits import Role
 from weft_tensor import errors
 
@@ -27,7 +27,7 @@ def prune(feeds: Sequence[Output], fetches: Sequence[Output], targets: Sequence[
         _check_feed(feed)
     fed = set(feeds)
     roots = [output.node for output in fetches if output not in fed] + list(targets)
-    nodes = ordered(reachable(roots, fed), fed)
+    nodes = sort_nodes(reachable(roots, fed), fed)
     copy = Graph()
     if roots:
         copy.functions = roots[0].graph.functions

@@ -19,10 +19,10 @@ def read_routed(step: StepGraph) -> int:
 
 
 def _read(step: StepGraph, node: Node) -> int:
-    places = [i for i, source in enumerate(node.inputs) if source.dtype.is_ref]
-    for i in places:
+    ref_inputs = [i for i, source in enumerate(node.inputs) if source.dtype.is_ref]
+    for i in ref_inputs:
         name = f"{node.name}/read{i}"
         value = step.identity(node.inputs[i], name, node.device, list(node.controls))
         step.graph.replace_input(node, i, value, reason=_REASON)
-    step.changes[_REASON] += len(places)
-    return len(places)
+    step.changes[_REASON] += len(ref_inputs)
+    return len(ref_inputs)

@@ -16,12 +16,12 @@ from operator import or_
 
 from weft_graph.ir.node import Node
 from weft_graph.ir.op_def import lookup_op
-from weft_graph.ir.step_graph import RunOrder, StepGraph, place_new_nodes
+from weft_graph.ir.step_graph import RunOrder, StepGraph, reorder_nodes
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import ALWAYS, Flow, needs_of
 from weft_graph.passes.memory import BytesOf, MemoryLimits, Values, static_bytes
 from weft_graph.passes.partition import Assignment
-from weft_graph.passes.waiting import Waiting
+from weft_graph.passes.waiting import BlockingOrder
 
 
 def limit_run_ahead(
@@ -42,7 +42,7 @@ def limit_run_ahead(
     Returns: the number of nodes that wait for earlier ones.
     """
     nodes = list(run_order(step.live_nodes()))
-    waiting = Waiting(nodes)
+    waiting = BlockingOrder(nodes)
     nodes = waiting.first(nodes)
     flow = Flow(nodes)
     if memory.device_of is not None:
@@ -57,15 +57,15 @@ def limit_run_ahead(
             mine = [memory.device_of is None or memory.device_of(node) == name for node in nodes]
             live, new = values.live(numbers[name]), values.made_on(numbers[name])
             queue = _Queue(step, nodes, mine, flow, name, before, waiting)
-            queue.hold(_first_places(live, new, limit), new)
+            queue.hold(_earliest_indices(live, new, limit), new)
             count += queue.held
     if count:
-        place_new_nodes(step, nodes, before)
+        reorder_nodes(step, nodes, before)
         step.changes["run ahead"] += count
     return count
 
 
-def _first_places(live: Sequence[int], created: Sequence[int], limit: int) -> list[int]:
+def _earliest_indices(live: Sequence[int], created: Sequence[int], limit: int) -> list[int]:
     """Return, per node, the earliest index before which all nodes must have finished.
 
     If a node starts when all nodes before index `q` have finished, the values live at `q` and the
@@ -101,7 +101,7 @@ class _Queue:
         flow: Flow,
         device: str,
         before: dict[Node, list[Node]],
-        waiting: Waiting,
+        waiting: BlockingOrder,
     ) -> None:
         self._step = step
         self._nodes = nodes
@@ -110,11 +110,11 @@ class _Queue:
         self._device = device
         self._before = before
         self._waiting = waiting
-        self._place = {node: i for i, node in enumerate(nodes)}
+        self._position = {node: i for i, node in enumerate(nodes)}
         self._rank = [0, *accumulate(map(int, mine))]
-        self._places = [i for i, is_mine in enumerate(mine) if is_mine]
-        behind = [waiting.behind(nodes[i]) for i in self._places]
-        self._behind = [0, *accumulate(behind, or_)]  # the nodes below a rank
+        self._own_positions = [i for i, is_mine in enumerate(mine) if is_mine]
+        masks = [waiting.blocking_predecessors(nodes[i]) for i in self._own_positions]
+        self._masks = [0, *accumulate(masks, or_)]  # the nodes below a rank
         self._over = [0] * len(nodes)  # all nodes below that rank have finished when a node begins
         self._barrier: Node | None = None
         self._barred = 0
@@ -123,7 +123,7 @@ class _Queue:
     def hold(self, first: Sequence[int], created: Sequence[int]) -> None:
         """Make each node that produces values wait for all nodes before its first index."""
         for i, node in enumerate(self._nodes):
-            before = [j for n in needs_of(node) if (j := self._place.get(n, i)) < i]
+            before = [j for n in needs_of(node) if (j := self._position.get(n, i)) < i]
             over = max(map(self._rank_after, before), default=0)
             target_rank = self._rank[first[i]]
             if (
@@ -137,7 +137,7 @@ class _Queue:
             self._over[i] = over
 
     def _can_wait(self, node: Node, rank: int) -> bool:
-        return self._is_plain(node) and self._waiting.may_follow(node, self._behind[rank])
+        return self._is_plain(node) and self._waiting.may_follow(node, self._masks[rank])
 
     def _rank_after(self, i: int) -> int:
         """Return the rank below which all nodes have finished when a node has finished."""
@@ -153,7 +153,7 @@ class _Queue:
         return flow.frame[node] is flow.root and flow.guard(node) == ALWAYS
 
     def _wait(self, node: Node, rank: int) -> None:
-        last = self._places[rank - 1]
+        last = self._own_positions[rank - 1]
         if self._rank_after(last) == rank and self._is_plain(self._nodes[last]):
             control: Node | None = self._nodes[last]
         else:
@@ -165,7 +165,7 @@ class _Queue:
 
     def _bar(self, rank: int) -> Node | None:
         """Return a node that runs after all nodes below a rank have finished."""
-        inside = self._places[self._barred : rank]
+        inside = self._own_positions[self._barred : rank]
         if not inside:
             return self._barrier
         self._barred = rank
@@ -187,7 +187,7 @@ class _Queue:
         node = self._nodes[i]
         if not self._is_there(node):
             return False
-        users = [j for user in node.consumers if (j := self._place.get(user, i)) > i]
+        users = [j for user in node.consumers if (j := self._position.get(user, i)) > i]
         return not any(
             [j <= last and self._positions[j] and self._is_there(self._nodes[j]) for j in users]
         )

@@ -83,14 +83,14 @@ def fold_conditionals(step: StepGraph) -> int:
       folded conditional remain until the next call.
     Raises: InvalidArgumentError: a fetch or a target is in a branch that is not taken.
     """
-    sides = _decided(step)
+    sides = _find_decided_switches(step)
     if not sides:
         return 0
     dead = _dead_elements(step, sides)
     _require_alive(step, dead)
     live = {switch.outputs[side]: switch.inputs[0] for switch, side in sides.items()}
     pivots = {user for output in live for user in output.consumers() if user.traits.identity}
-    replaced = {**live, **_bypassed_merges(step, dead)}
+    replaced = {**live, **_find_bypassed_merges(step, dead)}
     for old, new in replaced.items():
         if old not in dead:
             step.replace(old, step.resolve(new), reason=_REASON)
@@ -101,7 +101,7 @@ def fold_conditionals(step: StepGraph) -> int:
     return len(sides)
 
 
-def _decided(step: StepGraph) -> dict[Node, int]:
+def _find_decided_switches(step: StepGraph) -> dict[Node, int]:
     """Return the Switch nodes with a static predicate, and the index of the live output."""
     switches = [node for node in step.graph.nodes if node.role is Role.SWITCH]
     values = {node: constant_value(node.inputs[1]) for node in switches}
@@ -138,7 +138,7 @@ def _require_alive(step: StepGraph, dead: set[Output | Node]) -> None:
         )
 
 
-def _bypassed_merges(step: StepGraph, dead: set[Output | Node]) -> dict[Output, Output]:
+def _find_bypassed_merges(step: StepGraph, dead: set[Output | Node]) -> dict[Output, Output]:
     """Return the replacements of the outputs of each Merge with one remaining input."""
     result: dict[Output, Output] = {}
     for node in [node for node in step.graph.nodes if node.role is Role.MERGE]:

@@ -143,7 +143,7 @@ class Structurer:
         """Return the nodes of a frame as a block; its loops have separate blocks."""
         return block_of(
             (path, self.loop(element) if isinstance(element, Frame) else element)
-            for path, element in self._arranged(frame)
+            for path, element in self._arrange(frame)
         )
 
     def loop(self, frame: Frame) -> Loop:
@@ -159,7 +159,7 @@ class Structurer:
                 test.append(step)
         return Loop(frame, test, body)
 
-    def _arranged(self, frame: Frame) -> list[tuple[Path, Element]]:
+    def _arrange(self, frame: Frame) -> list[tuple[Path, Element]]:
         members = self._members[frame]
         paths: dict[Element, Path] = {}
         pending = {element: self._pending[element] for element in members}
@@ -201,7 +201,7 @@ def block_of(steps: Iterable[tuple[Path, Step]]) -> Block:
     current: Path = ()
     stack = [block]
     for path, step in steps:
-        num_common = _common(current, path)
+        num_common = _common_prefix_length(current, path)
         del stack[num_common + 1 :]
         for atom in path[num_common:]:
             stack.append(_side(stack[-1], atom))
@@ -264,7 +264,7 @@ class _Ready:
         return path
 
 
-def _common(a: Path, b: Path) -> int:
+def _common_prefix_length(a: Path, b: Path) -> int:
     count = 0
     for x, y in zip(a, b, strict=False):
         if x != y:

@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.step_graph import RunOrder, StepGraph, place_new_nodes
+from weft_graph.ir.step_graph import RunOrder, StepGraph, reorder_nodes
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import ALWAYS, Flow, needs_of
 from weft_graph.passes.max_tree import MaxTree
@@ -27,17 +27,17 @@ from weft_graph.passes.memory import (
     BytesOf,
     MemoryLimits,
     Values,
-    shown,
+    aliased_value,
     static_bytes,
     takes_memory,
 )
 from weft_graph.passes.partition import Assignment
-from weft_graph.passes.waiting import Waiting
+from weft_graph.passes.waiting import BlockingOrder
 
 _SMALL = 4096
 """Values up to this many bytes are not swapped."""
 
-_FARTHEST = 64
+_MAX_DISTANCE = 64
 """Largest number of nodes examined to find the start of a swap-in."""
 
 
@@ -67,14 +67,14 @@ def swap_to_host(
     nodes = list(run_order(step.live_nodes()))
     if not nodes or memory.device_of is None:
         return 0
-    waiting = Waiting(nodes)
-    swapping = _Swapping(step, nodes, memory, host, bytes_of or static_bytes, ahead, waiting)
+    waiting = BlockingOrder(nodes)
+    swapping = _SwapRewriter(step, nodes, memory, host, bytes_of or static_bytes, ahead, waiting)
     count = 0
     for device, limit in memory.limits.items():
         if device != host and device in swapping.devices:
             count += swapping.fit(device, limit)
     if count:
-        place_new_nodes(step, nodes, swapping.before)
+        reorder_nodes(step, nodes, swapping.before)
         step.changes["swap"] += count
     return count
 
@@ -99,7 +99,7 @@ class _Wait(NamedTuple):
     nbytes: int
 
 
-class _Swapping:
+class _SwapRewriter:
     """Selects the values to swap, and edits the step."""
 
     def __init__(
@@ -110,14 +110,14 @@ class _Swapping:
         host: str,
         bytes_of: BytesOf,
         ahead: int,
-        waiting: Waiting,
+        waiting: BlockingOrder,
     ) -> None:
         self._step = step
         self._nodes = nodes
         self._ahead = max(1, ahead)
         self._waiting = waiting
         self._bytes_of = bytes_of
-        self._place = {node: i for i, node in enumerate(nodes)}
+        self._position = {node: i for i, node in enumerate(nodes)}
         self._flow = Flow(nodes)
         assert memory.device_of is not None
         devices = Assignment(nodes, self._flow, memory.device_of, host)
@@ -133,7 +133,7 @@ class _Swapping:
         """Return the length of the longest path to each node."""
         depths: list[int] = []
         for i, node in enumerate(self._nodes):
-            before = [depths[j] for n in needs_of(node) if (j := self._place.get(n, i)) < i]
+            before = [depths[j] for n in needs_of(node) if (j := self._position.get(n, i)) < i]
             depths.append(1 + max(before, default=-1))
         return depths
 
@@ -157,7 +157,7 @@ class _Swapping:
             if copy is not None:
                 copies_by_end.setdefault(end, []).append(copy)
         for begin, end in pairwise([*sorted(copies_by_end), len(self._nodes)]):
-            self._hold_back(device, begin, end, copies_by_end[begin])
+            self._delay_copies(device, begin, end, copies_by_end[begin])
         return len(ends)
 
     # ------------------------------------------------------------------ choice
@@ -222,7 +222,11 @@ class _Swapping:
         mine = self._device[i] == device
         values, number = self._values, self._values.numbers[output]
         nbytes = values.sizes[number] if mine else values.moved[number]
-        if nbytes <= _SMALL or shown(output) is not output or (mine and number in values.kept):
+        if (
+            nbytes <= _SMALL
+            or aliased_value(output) is not output
+            or (mine and number in values.kept)
+        ):
             return None
         uses = self._uses(output, device)
         users = sorted([key for key, user_device in uses.items() if mine or user_device == device])
@@ -246,12 +250,12 @@ class _Swapping:
         For other memory spaces, only the first node is returned, which receives a copy for all of
         them.
         """
-        number, home = self._values.numbers[output], self._device[self._place[output.node]]
+        number, home = self._values.numbers[output], self._device[self._position[output.node]]
         device_of: dict[int, str] = {}
         stack = [output]
         while stack:
             for user in stack.pop().consumers():
-                j = self._place.get(user)
+                j = self._position.get(user)
                 if j is not None:
                     device_of[j] = self._device[j]
                     stack.extend([o for o in user.outputs if self._values.numbers[o] == number])
@@ -275,7 +279,7 @@ class _Swapping:
         last = end - self._ahead
         near = [
             i
-            for i in range(last, max(begin, last - _FARTHEST), -1)
+            for i in range(last, max(begin, last - _MAX_DISTANCE), -1)
             if self._device[i] == device and self._is_plain(self._nodes[i])
         ]
         deepest = max(near, key=self._depth.__getitem__, default=begin)
@@ -314,12 +318,12 @@ class _Swapping:
 
     def _can_follow(self, nodes: Sequence[Node], predecessors: Sequence[Node]) -> bool:
         """Return True if nodes can wait for `predecessors` without a deadlock."""
-        behind = 0
+        mask = 0
         for other in predecessors:
-            behind |= self._waiting.behind(other)
-        return all([self._waiting.may_follow(node, behind) for node in nodes])
+            mask |= self._waiting.blocking_predecessors(other)
+        return all([self._waiting.may_follow(node, mask) for node in nodes])
 
-    def _hold_back(self, device: str, begin: int, end: int, copies: Sequence[Node]) -> None:
+    def _delay_copies(self, device: str, begin: int, end: int, copies: Sequence[Node]) -> None:
         """Make the allocating nodes of a device at [begin, end) run after some copies."""
         after: set[Node] = set()
         before = [control for copy in copies for control in copy.controls]
@@ -339,7 +343,7 @@ class _Swapping:
                 after.add(node)
 
     def _is_candidate(self, node: Node) -> bool:
-        new_outputs = [output for output in node.outputs if shown(output) is output]
+        new_outputs = [output for output in node.outputs if aliased_value(output) is output]
         return any([takes_memory(output) and self._bytes_of(output) for output in new_outputs])
 
     def _identity(self, value: Output, name: str, device: str, controls: Sequence[Node]) -> Output:

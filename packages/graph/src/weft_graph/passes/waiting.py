@@ -15,7 +15,7 @@ from weft_graph.passes.flow import needs_of
 from weft_tensor import dtypes
 
 
-class Waiting:
+class BlockingOrder:
     """The nodes of a step in execution order.
 
     Args:
@@ -23,17 +23,17 @@ class Waiting:
     """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
-        self._behind: dict[Node, int] = {}
+        self._masks: dict[Node, int] = {}
         self._leads: set[Node] = set()
         asynchronous = [node for node in nodes if node.traits.asynchronous]
         waiting = {node: 1 << i for i, node in enumerate(asynchronous)}
         if not waiting:
             return
         for node in nodes:
-            behind = waiting.get(node, 0)
+            mask = waiting.get(node, 0)
             for need in needs_of(node):
-                behind |= self._behind.get(need, 0)
-            self._behind[node] = behind
+                mask |= self._masks.get(need, 0)
+            self._masks[node] = mask
         for node in reversed(nodes):
             if node in self._leads or _can_help(node):
                 self._leads.add(node)
@@ -41,17 +41,19 @@ class Waiting:
 
     def first(self, nodes: Sequence[Node]) -> list[Node]:
         """Return the nodes with those first that can unblock others and do not wait."""
-        leads = [node for node in nodes if node in self._leads and not self.behind(node)]
+        leads = [
+            node for node in nodes if node in self._leads and not self.blocking_predecessors(node)
+        ]
         node_set = set(nodes).difference(leads)
         return [*leads, *[node for node in nodes if node in node_set]] if leads else list(nodes)
 
-    def behind(self, node: Node) -> int:
+    def blocking_predecessors(self, node: Node) -> int:
         """Return the blocking nodes that a node runs after, including itself, as a bit set."""
-        return self._behind.get(node, 0)
+        return self._masks.get(node, 0)
 
-    def may_follow(self, node: Node, behind: int) -> bool:
-        """Return True if a node may wait for nodes that run after those in `behind`."""
-        return not behind & ~self.behind(node) or node not in self._leads
+    def may_follow(self, node: Node, mask: int) -> bool:
+        """Return True if a node may wait for nodes that run after those in `mask`."""
+        return not mask & ~self.blocking_predecessors(node) or node not in self._leads
 
 
 def _can_help(node: Node) -> bool:

@@ -49,7 +49,7 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class LoopStorage:
     """The use of one TensorArray or stack by a loop.
 
     Attributes:
@@ -115,7 +115,9 @@ class WholeLoop:
         self._position = {enter: position for position, enter in enumerate(self.enters)}
         self.stacks = self._stacks()
         self.kept = self._saved_values()
-        changed = {self.variable_at(source) for node in self.nodes for source in changed_by(node)}
+        changed = {
+            self.variable_at(source) for node in self.nodes for source in updated_references(node)
+        }
         self.updates = {position for position in changed if position is not None}
         read = {position for node in self.nodes for position in self._variables_read_by(node)}
         self.reads = {position for position in read if position is not None} - self.updates
@@ -191,7 +193,7 @@ class WholeLoop:
             if stack.role is Role.STACK and len(pushes) == 1 and is_unbounded(stack)
         }
 
-    def _saved_values(self) -> list[Kept]:
+    def _saved_values(self) -> list[LoopStorage]:
         nodes_by_use: dict[tuple[Store, Use, Node | None], list[Node]] = {}
         for node in self.nodes:
             use = USES.get(node.type)
@@ -204,7 +206,7 @@ class WholeLoop:
                 nodes_by_use.setdefault((store, use, None if by_index else node), []).extend(way)
         order = {node: position for position, node in enumerate(self.nodes)}
         interval = [
-            Kept(store, use, tuple(nodes)) for (store, use, _), nodes in nodes_by_use.items()
+            LoopStorage(store, use, tuple(nodes)) for (store, use, _), nodes in nodes_by_use.items()
         ]
         return sorted(interval, key=lambda use_of_store: order[use_of_store.nodes[0]])
 
@@ -233,7 +235,7 @@ def is_unbounded(stack: Node) -> bool:
     return size.role is Role.CONSTANT and int(size.attrs["value"]) < 0
 
 
-def changed_by(node: Node) -> Sequence[Output]:
+def updated_references(node: Node) -> Sequence[Output]:
     """Return the references and handles of the variables that a node may update."""
     traits, args = node.traits, node.op_def.inputs
     if traits.routes or not traits.stateful or traits.state is State.READS:
@@ -271,7 +273,7 @@ def next_value(merge: Node) -> Output:
     return next(s.node.inputs[0] for s in merge.inputs if is_back_edge(merge, s))
 
 
-def inside(frame: Frame, around: Frame) -> bool:
+def is_inside(frame: Frame, around: Frame) -> bool:
     """Return True if a frame equals `around` or is nested in it."""
     outer: Frame | None = frame
     while outer is not None and outer is not around:

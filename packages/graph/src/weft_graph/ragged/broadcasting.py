@@ -19,14 +19,14 @@ from weft_graph.ops.control import Assert
 from weft_graph.ops.identity import identity
 from weft_graph.ragged.conversion import uniform_levels
 from weft_graph.ragged.encodings import splits_of
-from weft_graph.ragged.indexing import expanded
+from weft_graph.ragged.indexing import expand_first_axis
 from weft_graph.ragged.rows import Rows
 from weft_graph.ragged.tensor import RaggedTensor, static_rank
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
 
-def mapped(
+def map_flat_values(
     function: Callable[..., Sequence[Any]], values: Sequence[Any], one_shape: bool = False
 ) -> list[Any]:
     """Apply a function to the flat values of ragged values that are broadcast to common rows.
@@ -40,10 +40,12 @@ def mapped(
     ragged = [value for value in values if isinstance(value, RaggedTensor)]
     first = ragged[0]
     dense = [value for value in values if not isinstance(value, RaggedTensor)]
-    if _alike(ragged) and (one_shape or all(_fits_inside(first, value) for value in dense)):
+    if _have_same_splits(ragged) and (
+        one_shape or all(_fits_inside(first, value) for value in dense)
+    ):
         flat = [v.flat_values if isinstance(v, RaggedTensor) else v for v in values]
         return [first.with_flat_values(flat_result) for flat_result in function(*flat)]
-    common, flat = aligned(values, first.dtype)
+    common, flat = align_rows(values, first.dtype)
     return [_nest_rows(common, flat_result) for flat_result in function(*flat)]
 
 
@@ -53,7 +55,7 @@ def _nest_rows(levels: Sequence[Rows], flat: Any) -> Any:
     return flat
 
 
-def _alike(ragged: Sequence[RaggedTensor]) -> bool:
+def _have_same_splits(ragged: Sequence[RaggedTensor]) -> bool:
     """Return True if all have the same row splits, like values derived from each other."""
     first = ragged[0].nested_row_splits
     rank = static_rank(ragged[0].flat_values)
@@ -75,7 +77,7 @@ def _fits_inside(ragged: RaggedTensor, value: Any) -> bool:
     return rank == 0 or (rank is not None and inner is not None and rank < inner)
 
 
-def aligned(values: Sequence[Any], dtype: DType) -> tuple[list[Rows], list[Output]]:
+def align_rows(values: Sequence[Any], dtype: DType) -> tuple[list[Rows], list[Output]]:
     """Return the common rows of values, and the flat values of each in these rows.
 
     Raises: InvalidArgumentError: a rank is unknown; or, at run time, lengths of rows differ.
@@ -135,7 +137,7 @@ class _Operand:
         if isinstance(value, RaggedTensor):
             value = value.with_row_splits_dtype(dtype)
         for _ in range(missing):
-            value = expanded(value, dtype)
+            value = expand_first_axis(value, dtype)
         self.static = value.dims[0]
         if depth:
             value = uniform_levels(value, depth, dtype)
@@ -157,7 +159,7 @@ def _descend(operands: list[_Operand], depth: int, dtype: DType) -> tuple[list[R
     count, is_equal = _common_size(sizes, unit)
     # For each operand the row that stands for each row of the result; None for all, in order.
     outputs: list[Output | None] = [
-        None if equal else _repeated(count, static, size)
+        None if equal else _repeat_rows(count, static, size)
         for equal, (size, static) in zip(is_equal, sizes, strict=True)
     ]
     levels: list[Rows] = []
@@ -167,9 +169,9 @@ def _descend(operands: list[_Operand], depth: int, dtype: DType) -> tuple[list[R
         )
         levels.append(rows)
         count = rows.nvals()
-    for operand, place in zip(outer_operands, outputs, strict=True):
-        if place is not None:
-            operand.flat = out("GatherV2", [operand.flat, place, 0])
+    for operand, index in zip(outer_operands, outputs, strict=True):
+        if index is not None:
+            operand.flat = out("GatherV2", [operand.flat, index, 0])
     return levels, [operand.flat for operand in operands]
 
 
@@ -193,7 +195,7 @@ def _common_size(
     total = fixed[0] if fixed else _first_not_one([size for size, _ in wide], unit)
     if len(wide) > 1 and not all(static is not None for _, static in wide):
         fits = [_equal_or_one(size, total, unit) for size, _ in wide]
-        total = _required(total, fits, "the numbers of rows must be equal or 1")
+        total = _with_assertions(total, fits, "the numbers of rows must be equal or 1")
     return total, [static != 1 and (static is not None or len(wide) == 1) for _, static in sizes]
 
 
@@ -204,20 +206,20 @@ def _first_not_one(sizes: Sequence[Output], unit: Output) -> Output:
     return selected
 
 
-def _required(value: Output, conditions: Sequence[Output], message: str) -> Output:
+def _with_assertions(value: Output, conditions: Sequence[Output], message: str) -> Output:
     asserts = [Assert(condition, [message, value]) for condition in conditions]
     with get_default_graph().control_dependencies(asserts):
         return identity(value)
 
 
-def _repeated(count: Output, static: int | None, size: Output) -> Output:
+def _repeat_rows(count: Output, static: int | None, size: Output) -> Output:
     """Return the rows of operands with `count` rows, or with one row that is repeated."""
-    places = sequence.range(count)
+    positions = sequence.range(count)
     if static == 1:
-        return out("ZerosLike", [places])
+        return out("ZerosLike", [positions])
     unit = constant_of(np.array(1, count.dtype.base_dtype.numpy))
-    zeros = out("ZerosLike", [places])
-    return out("SelectV2", [out("Equal", [size, unit]), zeros, places])
+    zeros = out("ZerosLike", [positions])
+    return out("SelectV2", [out("Equal", [size, unit]), zeros, positions])
 
 
 def _next_level(
@@ -229,9 +231,9 @@ def _next_level(
         return first, [None] * len(rows)
     lengths = [
         level_rows.row_lengths()
-        if place is None
-        else out("GatherV2", [level_rows.row_lengths(), place, 0])
-        for level_rows, place in zip(rows, outputs, strict=True)
+        if index is None
+        else out("GatherV2", [level_rows.row_lengths(), index, 0])
+        for level_rows, index in zip(rows, outputs, strict=True)
     ]
     result = _common_lengths(lengths, rows, count, dtype)
     new_rows = Rows(splits_of(result), lengths=result, uniform=_common_uniform(rows, dtype))
@@ -240,10 +242,10 @@ def _next_level(
     ids = new_rows.ids()
     offset = sequence.range(new_rows.nvals()) - out("GatherV2", [new_rows.starts(), ids, 0])
     pairs = zip(rows, outputs, strict=True)
-    return new_rows, [_standing_for(level_rows, place, ids, offset) for level_rows, place in pairs]
+    return new_rows, [_operand_index(level_rows, index, ids, offset) for level_rows, index in pairs]
 
 
-def _standing_for(rows: Rows, output: Output | None, ids: Output, offset: Output) -> Output:
+def _operand_index(rows: Rows, output: Output | None, ids: Output, offset: Output) -> Output:
     """Return the index of an operand's value for each value of the result."""
     owner = ids if output is None else out("GatherV2", [output, ids, 0])
     start = out("GatherV2", [rows.starts(), owner, 0])
@@ -282,7 +284,7 @@ def _common_lengths(
     if len(fixed) + len(may_be_one) > 1:
         checks += [_equal_or_one(length, result, unit) for length in may_be_one]
     message = "ragged rows must have equal lengths"
-    return _required(result, checks, message) if checks else result
+    return _with_assertions(result, checks, message) if checks else result
 
 
 def _equal_or_one(length: Output, expected: Output, unit: Output) -> Output:

@@ -17,7 +17,7 @@ from weft_graph.ragged.rows import Rows
 from weft_graph.ragged.tensor import RaggedTensor
 from weft_graph.ragged.value import RaggedTensorValue, value_of
 from weft_tensor import dtypes, errors
-from weft_tensor.nesting import too_deep
+from weft_tensor.nesting import too_deep_error
 from weft_tensor.shape import as_dims, format_dims
 from weft_tensor.values import to_array
 
@@ -96,7 +96,9 @@ def constant_value(
         raise errors.InvalidArgumentError(
             f"the leaves of a ragged constant must be of one depth, got depths {depth} and {limit}"
         )
-    rank = _ragged_rank(depth if depth is not None else limit, ragged_rank, inner, depth is None)
+    rank = _infer_ragged_rank(
+        depth if depth is not None else limit, ragged_rank, inner, depth is None
+    )
     rows, splits = _rows(pylist, rank)
     if inner is None:
         inner = _inner_shape(rows)
@@ -141,11 +143,11 @@ def _depths(value: Any) -> tuple[int | None, int]:
                     )
                 leaf = depth
     except RecursionError:
-        raise too_deep(value) from None
+        raise too_deep_error(value) from None
     return (None if leaf is None else leaf + 1), limit + 1
 
 
-def _ragged_rank(depth: int, ragged_rank: int | None, inner: Any, empty: bool) -> int:
+def _infer_ragged_rank(depth: int, ragged_rank: int | None, inner: Any, empty: bool) -> int:
     """Return the number of ragged axes from the depth of the leaves."""
     room = depth - 1
     if ragged_rank is not None and ragged_rank < 0:

@@ -20,7 +20,7 @@ from weft_graph.ragged import encodings
 from weft_graph.ragged.rows import Rows
 from weft_graph.ragged.tensor import RaggedTensor, static_rank
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import integer
+from weft_tensor.arguments import check_integer
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import as_dims, format_dims, merge_dims
 
@@ -91,7 +91,7 @@ def from_tensor(
                 f"ragged_rank must be 1 or the number of lengths, {len(nested)}, got {ragged_rank}"
             )
         ragged_rank = len(nested)
-    ragged_rank = integer(ragged_rank, "ragged_rank", 1)
+    ragged_rank = check_integer(ragged_rank, "ragged_rank", 1)
     rank = static_rank(value)
     if rank is None or rank <= ragged_rank:
         raise errors.InvalidArgumentError(
@@ -102,9 +102,9 @@ def from_tensor(
         return _cut(value, nested, dtype)
     ragged = uniform_levels(value, ragged_rank, dtype)
     if lengths is not None:
-        return _shortened(ragged, encodings.Encoding(lengths, "lengths").output)
+        return _truncate_rows(ragged, encodings.Encoding(lengths, "lengths").output)
     if padding is not None:
-        return _shortened(ragged, None, padding)
+        return _truncate_rows(ragged, None, padding)
     return ragged
 
 
@@ -125,21 +125,23 @@ def _cut(value: Output, nested: list[Any], dtype: DType) -> RaggedTensor:
     return result.with_row_splits_dtype(dtype)
 
 
-def _shortened(ragged: RaggedTensor, lengths: Output | None, padding: Any = None) -> RaggedTensor:
+def _truncate_rows(
+    ragged: RaggedTensor, lengths: Output | None, padding: Any = None
+) -> RaggedTensor:
     """Truncate the innermost, uniform rows of a ragged tensor."""
     values = ragged.values
     if isinstance(values, RaggedTensor):
-        return ragged.with_values(_shortened(values, lengths, padding))
+        return ragged.with_values(_truncate_rows(values, lengths, padding))
     dtype = ragged.row_splits.dtype.base_dtype
     assert ragged.uniform_row_length is not None
     length = ragged.uniform_row_length
-    places = sequence.range(length)
+    positions = sequence.range(length)
     if lengths is None:
-        lengths = _unpadded_row_lengths(ragged, values, places, padding)
+        lengths = _row_lengths_without_padding(ragged, values, positions, padding)
     zero = constant_of(np.array(0, dtype.numpy))
     lengths = out("Minimum", [_cast_to(lengths, dtype), length])
     lengths = out("Maximum", [lengths, zero])
-    is_inside = out("Less", [shapes.expand_dims(places, 0), shapes.expand_dims(lengths, 1)])
+    is_inside = out("Less", [shapes.expand_dims(positions, 0), shapes.expand_dims(lengths, 1)])
     kept_values = masks.boolean_mask(values, shapes.reshape(is_inside, [-1]))
     return RaggedTensor(kept_values, encodings.from_lengths(lengths, kept_values, False))
 
@@ -148,7 +150,7 @@ def _cast_to(value: Output, dtype: DType) -> Output:
     return value if value.dtype.base_dtype is dtype else out("Cast", [value], {"DstT": dtype})
 
 
-def _unpadded_row_lengths(
+def _row_lengths_without_padding(
     ragged: RaggedTensor, values: Output, output: Output, padding: Any
 ) -> Output:
     """Return the lengths of uniform rows without trailing padding."""
@@ -212,7 +214,7 @@ def to_tensor(ragged: RaggedTensor, default_value: Any, shape: Any) -> Output:
             default_value = False
     default = convert_to_tensor(default_value, dtype, "default_value")
     splits = list(ragged.nested_row_splits)
-    dense_shape, dims = _wanted_shape(ragged, shape)
+    dense_shape, dims = _requested_shape(ragged, shape)
     result = out(
         "RaggedTensorToTensor",
         [dense_shape, ragged.flat_values, default, splits],
@@ -223,7 +225,7 @@ def to_tensor(ragged: RaggedTensor, default_value: Any, shape: Any) -> Output:
     return result
 
 
-def _wanted_shape(ragged: RaggedTensor, shape: Any) -> tuple[Output, Any]:
+def _requested_shape(ragged: RaggedTensor, shape: Any) -> tuple[Output, Any]:
     """Return the shape to pass to the op, and its static part."""
     if shape is None:
         return constant_of(np.array(-1, np.int64)), ragged.dims
@@ -271,28 +273,28 @@ def merge_axes(value: Any, outer: int, inner: int) -> Any:
         raise errors.InvalidArgumentError(
             f"outer_axis must not be above inner_axis, got {outer} and {inner}"
         )
-    return _merged(value, outer, inner)
+    return _merge_axes(value, outer, inner)
 
 
-def _merged(value: Any, outer: int, inner: int) -> Any:
+def _merge_axes(value: Any, outer: int, inner: int) -> Any:
     if outer == inner:
         return value
     if not isinstance(value, RaggedTensor):
-        return _flattened(value, outer, inner)
+        return _flatten_axes(value, outer, inner)
     if outer > 1:
-        return value.with_values(_merged(value.values, outer - 1, inner - 1))
+        return value.with_values(_merge_axes(value.values, outer - 1, inner - 1))
     if outer == 0:
-        return _merged(value.values, 0, inner - 1)
+        return _merge_axes(value.values, 0, inner - 1)
     values, splits = value.values, value.row_splits
     if isinstance(values, RaggedTensor):
         merged = RaggedTensor(values.values, Rows(out("GatherV2", [values.row_splits, splits, 0])))
-        return _merged(merged, 1, inner - 1)
+        return _merge_axes(merged, 1, inner - 1)
     sizes = shapes.shape(values, out_type=splits.dtype)
-    flat = _flattened(values, 0, inner - 1)
+    flat = _flatten_axes(values, 0, inner - 1)
     return RaggedTensor(flat, Rows(splits * reduction.reduce_prod(sizes[1:inner])))
 
 
-def _flattened(tensor: Output, outer: int, inner: int) -> Output:
+def _flatten_axes(tensor: Output, outer: int, inner: int) -> Output:
     sizes = shapes.shape(tensor)
     middle = constant_of(np.array([-1], np.int32))
     flattened = shapes.reshape(tensor, concat([sizes[:outer], middle, sizes[inner + 1 :]], 0))

@@ -34,7 +34,7 @@ def cross(inputs: Sequence[Any], name: str | None = None) -> RaggedTensor:
       >>> wf.Session().run(wf.ragged.cross([[["a"]], wf.ragged.constant([["b", "c"]])])).to_list()
       [[b'a_X_b', b'a_X_c']]
     """
-    return _crossed(inputs, False, 0, _DEFAULT_KEY, name)
+    return _cross(inputs, False, 0, _DEFAULT_KEY, name)
 
 
 def cross_hashed(
@@ -60,10 +60,10 @@ def cross_hashed(
     """
     if not isinstance(num_buckets, int) or num_buckets < 0:
         raise errors.InvalidArgumentError(f"num_buckets must be at least 0, got {num_buckets!r}")
-    return _crossed(inputs, True, num_buckets, _DEFAULT_KEY if hash_key is None else hash_key, name)
+    return _cross(inputs, True, num_buckets, _DEFAULT_KEY if hash_key is None else hash_key, name)
 
 
-def _crossed(inputs: Any, hashed: bool, buckets: int, key: int, name: str | None) -> RaggedTensor:
+def _cross(inputs: Any, hashed: bool, buckets: int, key: int, name: str | None) -> RaggedTensor:
     if not isinstance(inputs, list | tuple):
         raise errors.InvalidTypeError(f"inputs must be a list of tensors, got {inputs!r}")
     if not inputs:
@@ -81,16 +81,16 @@ def _crossed(inputs: Any, hashed: bool, buckets: int, key: int, name: str | None
                 sparse.append(SparseTensor.from_value(value))
                 order += "S"
             else:
-                dense.append(_featured(convert_to_tensor(value)))
+                dense.append(_convert_feature(convert_to_tensor(value)))
                 order += "D"
         splits_type = dtypes.int64
         values, splits = create(
             "RaggedCross",
             [
-                [_featured(value.values) for value in ragged],
+                [_convert_feature(value.values) for value in ragged],
                 [value.row_splits for value in ragged],
                 [value.indices for value in sparse],
-                [_featured(value.values) for value in sparse],
+                [_convert_feature(value.values) for value in sparse],
                 [value.dense_shape for value in sparse],
                 dense,
             ],
@@ -114,7 +114,7 @@ def _matrix(value: RaggedTensor) -> RaggedTensor:
     return value
 
 
-def _featured(value: Any) -> Any:
+def _convert_feature(value: Any) -> Any:
     """Convert features to int64 or string."""
     dtype = value.dtype.base_dtype
     if dtype is dtypes.string or dtype is dtypes.int64:

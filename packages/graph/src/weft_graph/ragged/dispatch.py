@@ -15,7 +15,7 @@ from weft_graph.ir.composite import makers
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.op_signature import OpDef
 from weft_graph.ir.registry import Registry
-from weft_graph.ragged.broadcasting import mapped
+from weft_graph.ragged.broadcasting import map_flat_values
 from weft_graph.ragged.tensor import RaggedTensor, is_ragged
 from weft_tensor import errors
 
@@ -105,7 +105,7 @@ def _apply_by_element(op: OpDef, call: Call) -> Sequence[Any]:
         ]
         return call.plain(*grouped)
 
-    return mapped(on_flat_values, flat, one_shape=not op.traits.elementwise)
+    return map_flat_values(on_flat_values, flat, one_shape=not op.traits.elementwise)
 
 
 makers.register("apply", apply)

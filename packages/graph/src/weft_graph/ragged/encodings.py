@@ -137,7 +137,7 @@ class Checks:
         with get_default_graph().control_dependencies(self._asserts):
             return identity.identity(part.output)
 
-    def behind(self, value: Any) -> Any:
+    def after_checks(self, value: Any) -> Any:
         """Return a tensor, ragged or not, that is available only after all checks have passed."""
         if not self._asserts:
             return value
@@ -156,7 +156,7 @@ def _ascends(a: Any) -> Any:
     return a[1:] >= a[:-1]
 
 
-def same_type(*parts: Encoding | None) -> None:
+def unify_types(*parts: Encoding | None) -> None:
     """Cast all encodings to int64 if one of them is int64."""
     present = [part for part in parts if part is not None]
     if any(part.dtype is dtypes.int64 for part in present):
@@ -200,7 +200,7 @@ def from_lengths(row_lengths: Any, values: Any, validate: bool) -> Rows:
     checks = Checks(validate)
     checks.require("row_lengths must not be negative", lambda n: n >= 0, lengths)
     label = "row_lengths must add up to the number of values"
-    _fits(checks, label, summed, lengths, values)
+    _fits(checks, label, sum_of_lengths, lengths, values)
     checked = checks.after(lengths)
     if lengths.array is not None and checked is lengths.output:
         splits = lengths.vector([0, *np.cumsum(lengths.array)], "row_splits")
@@ -208,12 +208,12 @@ def from_lengths(row_lengths: Any, values: Any, validate: bool) -> Rows:
     return Rows(splits_of(checked), lengths=checked)
 
 
-def summed(lengths: Any) -> Any:
+def sum_of_lengths(lengths: Any) -> Any:
     """Return the sum of an array or of an output."""
     return reduction.reduce_sum(lengths) if isinstance(lengths, Output) else lengths.sum()
 
 
-_MOST_KNOWN = 1 << 20
+_MAX_STATIC_ROWS = 1 << 20
 """Largest number of rows with constant splits; more splits are computed at run time."""
 
 
@@ -227,7 +227,7 @@ def from_ids(value_rowids: Any, values: Any, nrows: Any, validate: bool) -> Rows
     """
     ids = Encoding(value_rowids, "value_rowids")
     count = None if nrows is None else Encoding(nrows, "nrows", 0)
-    same_type(ids, count)
+    unify_types(ids, count)
     checks = Checks(validate)
     checks.require("value_rowids must not decrease", _ascends, ids)
     checks.require("value_rowids must not be negative", lambda i: i[:1] >= 0, ids)
@@ -237,7 +237,7 @@ def from_ids(value_rowids: Any, values: Any, nrows: Any, validate: bool) -> Rows
         checks.require("value_rowids must be less than nrows", lambda i, n: i[-1:] < n, ids, count)
     checked = checks.after(ids)
     total = _rows_of(ids, count)
-    if total is not None and total <= _MOST_KNOWN and checked is ids.output:
+    if total is not None and total <= _MAX_STATIC_ROWS and checked is ids.output:
         assert ids.array is not None
         splits = ids.vector(np.searchsorted(ids.array, np.arange(total + 1)), "row_splits")
         return Rows(splits, value_rowids=checked, nrows=None if count is None else count.output)
@@ -288,7 +288,7 @@ def from_starts(row_starts: Any, values: Any, validate: bool) -> Rows:
     checks.require(label, lambda s, n: s <= n, starts, total)
     label = "there must be no values without row_starts"
     checks.require(label, lambda s, n: (n <= 0) | (_length(s) > 0), starts, total)
-    return Rows(_joined(checks, starts, [starts, total]))
+    return Rows(_concat_splits(checks, starts, [starts, total]))
 
 
 def from_limits(row_limits: Any, values: Any, validate: bool) -> Rows:
@@ -304,7 +304,7 @@ def from_limits(row_limits: Any, values: Any, validate: bool) -> Rows:
     zero = Encoding(np.array(0, limits.dtype.numpy), "zero", 0)
     label = "row_limits must end with the number of values"
     _fits(checks, label, _last_or_zero, limits, values)
-    return Rows(_joined(checks, limits, [zero, limits]))
+    return Rows(_concat_splits(checks, limits, [zero, limits]))
 
 
 def _last_or_zero(limits: Any) -> Any:
@@ -313,7 +313,7 @@ def _last_or_zero(limits: Any) -> Any:
     return limits[-1] if len(limits) else 0
 
 
-def _joined(checks: Checks, like: Encoding, parts: Sequence[Encoding]) -> Output:
+def _concat_splits(checks: Checks, like: Encoding, parts: Sequence[Encoding]) -> Output:
     """Concatenate parts of splits; the result is a constant if all parts are static."""
     arrays = [part.array for part in parts]
     checked = checks.after(like)
@@ -335,7 +335,7 @@ def from_uniform(uniform_row_length: Any, values: Any, nrows: Any, validate: boo
     """
     length = Encoding(uniform_row_length, "uniform_row_length", 0)
     count = None if nrows is None else Encoding(nrows, "nrows", 0)
-    same_type(length, count)
+    unify_types(length, count)
     checks = Checks(validate)
     total = Count(values, length.dtype)
     checks.require("uniform_row_length must not be negative", lambda n: n >= 0, length)
@@ -351,7 +351,7 @@ def from_uniform(uniform_row_length: Any, values: Any, nrows: Any, validate: boo
     if checked is length.output and all(array is not None for array in parts):
         size, number = [int(array) for array in parts if array is not None]
         rows = number if count is not None else number // max(size, 1)
-        if rows > _MOST_KNOWN:
+        if rows > _MAX_STATIC_ROWS:
             return uniform_rows(checked, constant_of(np.array(rows, length.dtype.numpy)))
         splits = length.vector(np.arange(rows + 1) * size, "row_splits")
         output = None if count is None else count.output

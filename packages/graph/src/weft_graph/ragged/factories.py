@@ -126,7 +126,7 @@ class Factories:
         cls, values: Any, name: str | None, default: str, make: Callable[..., Rows], *args: Any
     ) -> Self:
         with get_default_graph().name_scope(name or default):
-            inner = divided(values)
+            inner = convert_values(values)
             first, *options = args
             rows = make(first, inner, *options)
             make_ragged: Any = cls  # RaggedTensor
@@ -146,7 +146,7 @@ class Factories:
         Raises: InvalidTypeError: `nested_row_splits` is not a list.
         """
         make = cls.from_row_splits
-        return cls._nested(flat_values, "row_splits", nested_row_splits, make, name, validate)
+        return cls._from_nested(flat_values, "row_splits", nested_row_splits, make, name, validate)
 
     @classmethod
     def from_nested_row_lengths(
@@ -161,7 +161,9 @@ class Factories:
         Raises: InvalidTypeError: `nested_row_lengths` is not a list.
         """
         make = cls.from_row_lengths
-        return cls._nested(flat_values, "row_lengths", nested_row_lengths, make, name, validate)
+        return cls._from_nested(
+            flat_values, "row_lengths", nested_row_lengths, make, name, validate
+        )
 
     @classmethod
     def from_nested_value_rowids(
@@ -189,11 +191,11 @@ class Factories:
         with get_default_graph().name_scope(name or "RaggedFromNestedValueRowIds"):
             for ids, nrows in zip(reversed(levels), reversed(counts), strict=True):
                 inner = cls.from_value_rowids(inner, ids, nrows, validate=validate)
-            ragged_tensor: Self = divided(inner)
+            ragged_tensor: Self = convert_values(inner)
             return ragged_tensor
 
     @classmethod
-    def _nested(
+    def _from_nested(
         cls,
         flat_values: Any,
         label: str,
@@ -207,7 +209,7 @@ class Factories:
         with get_default_graph().name_scope(name or "RaggedFromNestedRows"):
             for level in reversed(levels):
                 inner = make(inner, level, validate=validate)
-            return inner if levels else divided(inner)
+            return inner if levels else convert_values(inner)
 
     @classmethod
     def from_value(cls, value: Any) -> Any:
@@ -277,7 +279,7 @@ def _levels(label: str, nested: Any) -> list[Any]:
     return list(nested)
 
 
-def divided(values: Any) -> Any:
+def convert_values(values: Any) -> Any:
     """Return the values to divide into rows: a RaggedTensor, or a Tensor of rank 1 or more.
 
     Raises: InvalidArgumentError: its rank is 0.

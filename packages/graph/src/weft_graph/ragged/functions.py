@@ -28,8 +28,8 @@ from weft_graph.ops.search import argsort
 from weft_graph.ragged import encodings
 from weft_graph.ragged.constants import constant
 from weft_graph.ragged.conversion import uniform_levels
-from weft_graph.ragged.indexing import expanded, gathered_rows
-from weft_graph.ragged.rearranging import stacked
+from weft_graph.ragged.indexing import expand_first_axis, gather_rows
+from weft_graph.ragged.rearranging import stack_ragged
 from weft_graph.ragged.reductions import segments_by
 from weft_graph.ragged.rows import Rows, segment_ids as ids_of
 from weft_graph.ragged.tensor import RaggedTensor, is_ragged, ragged_or_tensor, static_rank
@@ -147,10 +147,10 @@ def _values_of_same_rows(ragged: Sequence[RaggedTensor]) -> list[Output]:
                     encodings.Encoding(a.splits, "splits"),
                     encodings.Encoding(b.splits, "splits"),
                 )
-                encodings.same_type(first_splits, other)
+                encodings.unify_types(first_splits, other)
                 message = "ragged arguments must have equal rows"
                 checks.require(message, encodings.equal, first_splits, other)
-        flat_values.append(checks.behind(value.flat_values))
+        flat_values.append(checks.after_checks(value.flat_values))
     return flat_values
 
 
@@ -186,10 +186,10 @@ def boolean_mask(data: Any, mask: Any, name: str | None = None) -> Any:
             raise errors.InvalidArgumentError(
                 f"a mask of rank {rank} does not fit data of rank {actual}"
             )
-        return masked(values, mask_value)
+        return mask_ragged(values, mask_value)
 
 
-def masked(data: Any, mask: Any) -> Any:
+def mask_ragged(data: Any, mask: Any) -> Any:
     """Compute `boolean_mask` for converted arguments."""
     rank = static_rank(mask)
     assert rank is not None
@@ -197,10 +197,10 @@ def masked(data: Any, mask: Any) -> Any:
         if not isinstance(data, RaggedTensor):
             return masks.boolean_mask(data, mask)
         positions = out("Squeeze", [out("Where", [mask])], {"squeeze_dims": [1]})
-        return gathered_rows(data, positions)
+        return gather_rows(data, positions)
     dtype = dtypes.int64
-    mask = uniform_levels(_wide(mask), 1, dtype)
-    data = uniform_levels(_wide(data), 1, dtype)
+    mask = uniform_levels(_widen_splits(mask), 1, dtype)
+    data = uniform_levels(_widen_splits(data), 1, dtype)
     checks = encodings.Checks(validate=True)
     if data.row_splits is not mask.row_splits:
         a, b = (
@@ -208,17 +208,17 @@ def masked(data: Any, mask: Any) -> Any:
             encodings.Encoding(mask.row_splits, "mask"),
         )
         checks.require("mask and data must have equal row splits", encodings.equal, a, b)
-    inner = checks.behind(mask.values)
+    inner = checks.after_checks(mask.values)
     if rank > 2:
-        return data.with_values(masked(data.values, inner))
-    kept_values = masked(data.values, inner)
+        return data.with_values(mask_ragged(data.values, inner))
+    kept_values = mask_ragged(data.values, inner)
     counts = segments_by("UnsortedSegmentSum")(
         out("Cast", [inner], {"DstT": dtype}), mask.levels[0].ids(), mask.nrows()
     )
     return RaggedTensor(kept_values, encodings.from_lengths(counts, kept_values, False))
 
 
-def _wide(value: Any) -> Any:
+def _widen_splits(value: Any) -> Any:
     return value.with_row_splits_dtype(dtypes.int64) if isinstance(value, RaggedTensor) else value
 
 
@@ -241,7 +241,7 @@ def stack(values: Any, axis: int = 0, name: str | None = None) -> Any:
     if not values:
         raise errors.InvalidArgumentError("stack requires at least one value")
     with get_default_graph().name_scope(name or "RaggedStack"):
-        return stacked(list(values), axis)
+        return stack_ragged(list(values), axis)
 
 
 def stack_dynamic_partitions(
@@ -272,16 +272,16 @@ def stack_dynamic_partitions(
                 encodings.Encoding(values.row_splits, "data"),
                 encodings.Encoding(numbers_of_rows.row_splits, "ids"),
             )
-            encodings.same_type(a, b)
+            encodings.unify_types(a, b)
             if a.output is not b.output:
                 checks.require("data and partitions must have equal rows", encodings.equal, a, b)
-            values, numbers_of_rows = values.values, checks.behind(numbers_of_rows.values)
+            values, numbers_of_rows = values.values, checks.after_checks(numbers_of_rows.values)
         rank = static_rank(numbers_of_rows)
         if rank is None:
             raise errors.InvalidArgumentError("partitions must have a known rank")
         if rank == 0:
             values, numbers_of_rows, rank = (
-                expanded(values, dtypes.int64),
+                expand_first_axis(values, dtypes.int64),
                 shapes.expand_dims(numbers_of_rows, 0),
                 1,
             )
@@ -294,7 +294,7 @@ def stack_dynamic_partitions(
             values = uniform_levels(values, 1, dtypes.int64).values
         numbers = encodings.Encoding(shapes.reshape(numbers_of_rows, [-1]), "partitions")
         count = encodings.Encoding(num_partitions, "num_partitions", 0)
-        encodings.same_type(numbers, count)
+        encodings.unify_types(numbers, count)
         checks = encodings.Checks(validate=True)
         message = "partitions must be in [0, num_partitions)"
         checks.require(message, lambda p, n: (p >= 0) & (p < n), numbers, count)
@@ -303,7 +303,7 @@ def stack_dynamic_partitions(
         unit_values = out("OnesLike", [ids])
         lengths = segments_by("UnsortedSegmentSum")(unit_values, ids, count.output)
         rows_in_order = (
-            gathered_rows(values, order)
+            gather_rows(values, order)
             if isinstance(values, RaggedTensor)
             else out("GatherV2", [values, order, 0])
         )
@@ -362,7 +362,7 @@ def segment_ids_to_row_splits(
         count = (
             None if num_segments is None else encodings.Encoding(num_segments, "num_segments", 0)
         )
-        encodings.same_type(ids, count)
+        encodings.unify_types(ids, count)
         unit = constant_of(np.array(1, ids.dtype.numpy))
         last = join.concat([shapes.reshape(unit, [1]) - 2, ids.output], 0)
         rows = reduction.reduce_max(last) + 1 if count is None else count.output

@@ -13,8 +13,8 @@ from weft_graph.ops.broadcasting import broadcast_to
 from weft_graph.ragged import encodings
 from weft_graph.ragged.conversion import uniform_levels
 from weft_graph.ragged.dispatch import Call, ragged_op
-from weft_graph.ragged.indexing import gathered_rows
-from weft_graph.ragged.rearranging import joined
+from weft_graph.ragged.indexing import gather_rows
+from weft_graph.ragged.rearranging import concat_ragged
 from weft_graph.ragged.reductions import static_axes
 from weft_graph.ragged.rows import Rows
 from weft_graph.ragged.tensor import RaggedTensor, ragged_or_tensor, static_rank
@@ -36,17 +36,17 @@ def _gather(call: Call) -> Any:
         raise errors.InvalidArgumentError(
             f"batch_dims must be in [0, axis {dim}] and not above the rank of indices, got {batch}"
         )
-    return gathered(params, indices, dim, batch)
+    return gather_ragged(params, indices, dim, batch)
 
 
-def gathered(params: Any, indices: Any, axis: int, batch: int) -> Any:
+def gather_ragged(params: Any, indices: Any, axis: int, batch: int) -> Any:
     """Gather with ragged `params`, ragged `indices`, or both."""
     if batch:
         return _gather_in_batches(params, indices, axis, batch)
     if axis:
         return _gather_along(params, indices, axis)
     if isinstance(indices, RaggedTensor):
-        return indices.with_values(gathered(params, indices.values, 0, 0))
+        return indices.with_values(gather_ragged(params, indices.values, 0, 0))
     if not isinstance(params, RaggedTensor):
         return out("GatherV2", [params, indices, 0])
     rank = static_rank(indices)
@@ -55,10 +55,10 @@ def gathered(params: Any, indices: Any, axis: int, batch: int) -> Any:
             f"a ragged tensor is gathered by indices of a known rank, got {indices!r}"
         )
     if rank == 1:
-        return gathered_rows(params, indices)
+        return gather_rows(params, indices)
     if rank == 0:
         return params[indices]
-    gathered_flat = gathered_rows(params, shapes.reshape(indices, [-1]))
+    gathered_flat = gather_rows(params, shapes.reshape(indices, [-1]))
     return _outer_like(gathered_flat, indices)
 
 
@@ -75,7 +75,7 @@ def _gather_in_batches(params: Any, indices: Any, axis: int, batch: int) -> Any:
     dtype = _splits_type(params, indices)
     params = _divided(params, dtype)
     if batch == 1 and axis > 1:
-        return _rows_apart(params, indices, axis)
+        return _gather_with_inner_axes(params, indices, axis)
     if batch == 1 and static_rank(indices) == 1:
         column = _gather_in_batches(params, shapes.expand_dims(indices, 1), 1, 1)
         if isinstance(column, RaggedTensor):
@@ -84,15 +84,15 @@ def _gather_in_batches(params: Any, indices: Any, axis: int, batch: int) -> Any:
     rows = _divided(indices, dtype)
     if batch > 1:
         params = _check_same_rows(params, rows)
-        inner = gathered(params.values, rows.values, axis - 1, batch - 1)
+        inner = gather_ragged(params.values, rows.values, axis - 1, batch - 1)
     else:
-        inner = gathered(params.values, _to_global_indices(rows, params), 0, 0)
+        inner = gather_ragged(params.values, _to_global_indices(rows, params), 0, 0)
     if isinstance(indices, RaggedTensor) or isinstance(inner, RaggedTensor):
         return rows.with_values(inner)
-    return _undivided(inner, indices)
+    return _undo_division(inner, indices)
 
 
-def _undivided(values: Output, indices: Output) -> Output:
+def _undo_division(values: Output, indices: Output) -> Output:
     """Return values in the layout of the indices, undoing the merge of axes in `_divided`."""
     sizes = out("ConcatV2", [[shapes.shape(indices)[:2], shapes.shape(values)[1:]], 0])
     reshaped = shapes.reshape(values, sizes)
@@ -101,15 +101,15 @@ def _undivided(values: Output, indices: Output) -> Output:
     return reshaped
 
 
-def _rows_apart(params: RaggedTensor, indices: Any, axis: int) -> Any:
+def _gather_with_inner_axes(params: RaggedTensor, indices: Any, axis: int) -> Any:
     """Gather with one batch axis and further axes between it and the gathered axis."""
     values = params.values
     owner = params.levels[0].ids()
     if isinstance(indices, RaggedTensor):
-        selected: Any = gathered_rows(indices, owner)
+        selected: Any = gather_rows(indices, owner)
     else:
         selected = out("GatherV2", [indices, owner, 0])
-    return params.with_values(gathered(values, selected, axis - 1, 1))
+    return params.with_values(gather_ragged(values, selected, axis - 1, 1))
 
 
 def _splits_type(*values: Any) -> Any:
@@ -158,13 +158,13 @@ def _to_global_indices(indices: RaggedTensor, params: RaggedTensor) -> Any:
     starts = encodings.Encoding(params.row_starts(), "starts")
     first = checks.after(starts)
     owner = indices.levels[0].ids()
-    return _shifted(indices.values, owner, first, params.row_lengths(), dtype)
+    return _shift_indices(indices.values, owner, first, params.row_lengths(), dtype)
 
 
-def _shifted(values: Any, owner: Output, starts: Output, lengths: Output, dtype: Any) -> Any:
+def _shift_indices(values: Any, owner: Output, starts: Output, lengths: Output, dtype: Any) -> Any:
     if isinstance(values, RaggedTensor):
         inner = out("GatherV2", [owner, values.levels[0].ids(), 0])
-        return values.with_values(_shifted(values.values, inner, starts, lengths, dtype))
+        return values.with_values(_shift_indices(values.values, inner, starts, lengths, dtype))
     wide = out("Cast", [values], {"DstT": dtype})
     extra = (static_rank(values) or 1) - 1
     per_row = [out("GatherV2", [bound, owner, 0]) for bound in (starts, lengths)]
@@ -190,7 +190,7 @@ def _gather_along(params: Any, indices: Any, axis: int) -> Any:
             indices, encodings.uniform_rows(indices.nrows(), constant_of(np.array(1, dtype.numpy)))
         )
         zeros = out("Fill", [shapes.reshape(count, [1]), constant_of(np.array(0, dtype.numpy))])
-        repeated: Any = gathered_rows(single_row, zeros)
+        repeated: Any = gather_rows(single_row, zeros)
     else:
         tail = shapes.shape(indices, out_type=dtype)
         repeated = broadcast_to(indices, out("ConcatV2", [[shapes.reshape(count, [1]), tail], 0]))
@@ -252,7 +252,7 @@ def _gather_by_path(params: RaggedTensor, rows: Output, depth: int) -> Any:
         fits = out("LogicalAnd", [inner >= 0, out("Less", [inner, length])])
         row = out("SelectV2", [fits, start + inner, constant_of(np.array(-1, dtype.numpy))])
         value = value.values
-    return gathered(value, row, 0, 0)
+    return gather_ragged(value, row, 0, 0)
 
 
 # ------------------------------------------------------------------------------ masks
@@ -275,12 +275,12 @@ def _select(call: Call) -> Any:
     rank = static_rank(condition)
     if rank == 1 and not isinstance(condition, RaggedTensor) and static_rank(x) != 1:
         # One flag for each row: it is taken from x or from y, of which lengths may differ.
-        both_branches = joined([x, y], 0)
+        both_branches = concat_ragged([x, y], 0)
         dtype = both_branches.row_splits.dtype.base_dtype
         count = both_branches.nrows() // constant_of(np.array(2, dtype.numpy))
         numbers = out(
             "Range",
             [constant_of(np.array(0, dtype.numpy)), count, constant_of(np.array(1, dtype.numpy))],
         )
-        return gathered_rows(both_branches, out("SelectV2", [condition, numbers, numbers + count]))
+        return gather_rows(both_branches, out("SelectV2", [condition, numbers, numbers + count]))
     return create("SelectV2", [condition, x, y]).outputs[0]

@@ -25,17 +25,17 @@ def getitem(value: Any, key: Any) -> Any:
     if is_ragged(key):
         return makers.lookup("boolean_mask")(value, key)
     keys = list(key) if isinstance(key, tuple | list) else [key]
-    return _outer(value, _spelled_out(keys, static_rank(value)))
+    return _outer(value, _expand_ellipsis(keys, static_rank(value)))
 
 
-def _spelled_out(keys: list[Any], rank: int | None) -> list[Any]:
+def _expand_ellipsis(keys: list[Any], rank: int | None) -> list[Any]:
     """Replace `...` in a key by slices."""
-    places = [i for i, key in enumerate(keys) if key is Ellipsis]
-    if not places:
+    positions = [i for i, key in enumerate(keys) if key is Ellipsis]
+    if not positions:
         return keys
-    if len(places) > 1:
+    if len(positions) > 1:
         raise errors.InvalidArgumentError("an index may have `...` only once")
-    (position,) = places
+    (position,) = positions
     behind = [key for key in keys[position + 1 :] if key is not None]
     if position == len(keys) - 1:
         return keys[:position]
@@ -56,13 +56,13 @@ def _outer(value: Any, keys: list[Any]) -> Any:
     key, *other_keys = keys
     if key is None:
         inner = _outer(value, other_keys)
-        return expanded(inner, value.row_splits.dtype.base_dtype)
+        return expand_first_axis(inner, value.row_splits.dtype.base_dtype)
     if isinstance(key, builtins.slice):
-        return _inner(_sliced_rows(value, key), other_keys)
+        return _inner(_slice_rows(value, key), other_keys)
     return _outer(_row(value, key), other_keys)
 
 
-def expanded(inner: Any, dtype: DType) -> Any:
+def expand_first_axis(inner: Any, dtype: DType) -> Any:
     """Insert a first axis of size 1."""
     if not isinstance(inner, RaggedTensor):
         return shapes.expand_dims(inner, 0)
@@ -99,14 +99,14 @@ def _is_all(key: Any) -> bool:
     return key.start is None and key.stop is None and key.step in (None, 1)
 
 
-def _sliced_rows(value: RaggedTensor, key: Any) -> RaggedTensor:
+def _slice_rows(value: RaggedTensor, key: Any) -> RaggedTensor:
     if _is_all(key):
         return value
     row_ids = sequence.range(value.nrows())[key]
-    return gathered_rows(value, row_ids)
+    return gather_rows(value, row_ids)
 
 
-def gathered_rows(value: RaggedTensor, row_ids: Output) -> RaggedTensor:
+def gather_rows(value: RaggedTensor, row_ids: Output) -> RaggedTensor:
     """Gather rows by a vector of integers; uniform rows stay uniform."""
     levels = value.levels
     attrs = {"OUTPUT_RAGGED_RANK": len(levels)}
@@ -132,7 +132,7 @@ def _inner(value: Any, keys: list[Any]) -> Any:
             rows.splits.set_shape([value.levels[0].static_nrows + 1])
         return _inner_of(RaggedTensor(value, rows), other_keys)
     if isinstance(key, builtins.slice):
-        sliced = value if _is_all(key) else _sliced_values(value, key)
+        sliced = value if _is_all(key) else _slice_values(value, key)
         return _inner_of(sliced, other_keys)
     if value.uniform_row_length is None:
         raise errors.InvalidArgumentError(
@@ -154,11 +154,11 @@ def _column(value: RaggedTensor, index: Any) -> Any:
     assert length is not None
     index = out("Cast", [index], {"DstT": length.dtype}) if isinstance(index, Output) else index
     offset = sequence.range(length)[index]  # fails where it is out of range
-    places = value.row_starts() + offset
-    return out("GatherV2", [value.values, places, 0])
+    positions = value.row_starts() + offset
+    return out("GatherV2", [value.values, positions, 0])
 
 
-def _sliced_values(value: RaggedTensor, key: Any) -> RaggedTensor:
+def _slice_values(value: RaggedTensor, key: Any) -> RaggedTensor:
     """Return `value[:, key]`: each row is sliced like a Python list."""
     step = 1 if key.step is None else _index(key.step, "a step")
     if not isinstance(step, int):
@@ -173,27 +173,27 @@ def _sliced_values(value: RaggedTensor, key: Any) -> RaggedTensor:
     def bound(bound_key: Any, default: Output) -> Output:
         if bound_key is None:
             return default
-        place = _index(bound_key, "a bound of a slice")
-        place = (
-            constant_of(np.array(place, dtype.numpy))
-            if isinstance(place, int)
-            else out("Cast", [place], {"DstT": dtype})
+        index = _index(bound_key, "a bound of a slice")
+        index = (
+            constant_of(np.array(index, dtype.numpy))
+            if isinstance(index, int)
+            else out("Cast", [index], {"DstT": dtype})
         )
-        place = out("SelectV2", [out("Less", [place, zero]), place + lengths, place + zero])
-        return out("Maximum", [out("Minimum", [place, high]), low])
+        index = out("SelectV2", [out("Less", [index, zero]), index + lengths, index + zero])
+        return out("Maximum", [out("Minimum", [index, high]), low])
 
     first, last = (low, high) if step > 0 else (high, low)
     starts = value.row_starts()
     begin, end = bound(key.start, first) + starts, bound(key.stop, last) + starts
-    splits, places = create(
+    splits, positions = create(
         "RaggedRange", [begin, end, constant_of(np.array(step, dtype.numpy))], {"Tsplits": dtype}
     ).outputs
     if value.levels[0].static_nrows is not None:
         splits.set_shape([value.levels[0].static_nrows + 1])
     selected = (
-        gathered_rows(value.values, places)
+        gather_rows(value.values, positions)
         if isinstance(value.values, RaggedTensor)
-        else out("GatherV2", [value.values, places, 0])
+        else out("GatherV2", [value.values, positions, 0])
     )
     return RaggedTensor(selected, Rows(splits))
 

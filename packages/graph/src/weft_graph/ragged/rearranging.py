@@ -15,7 +15,7 @@ from weft_graph.ops.shape_rules import constant_array, normal_axis
 from weft_graph.ragged import encodings
 from weft_graph.ragged.conversion import uniform_levels
 from weft_graph.ragged.dispatch import Call, ragged_op
-from weft_graph.ragged.indexing import gathered_rows
+from weft_graph.ragged.indexing import gather_rows
 from weft_graph.ragged.reductions import static_axes
 from weft_graph.ragged.rows import Rows
 from weft_graph.ragged.tensor import RaggedTensor, ragged_or_tensor, static_rank
@@ -26,7 +26,7 @@ from weft_tensor.shape import merge_dims
 Step = Callable[[int, Output], "tuple[Output, Callable[[Output, Output], Output]] | None"]
 
 
-def rearranged(value: RaggedTensor, rows: Output | None, step: Step) -> RaggedTensor:
+def rearrange_rows(value: RaggedTensor, rows: Output | None, step: Step) -> RaggedTensor:
     """Return a ragged tensor with other rows and reordered values.
 
     Args:
@@ -36,15 +36,15 @@ def rearranged(value: RaggedTensor, rows: Output | None, step: Step) -> RaggedTe
         changes.
     """
     levels: list[Rows] = []
-    places = rows
+    row_ids = rows
     for axis, level in enumerate(value.levels, 1):
         lengths, starts = level.row_lengths(), level.starts()
-        if places is not None:
+        if row_ids is not None:
             lengths, starts = [
-                out("GatherV2", [level_bounds, places, 0]) for level_bounds in (lengths, starts)
+                out("GatherV2", [level_bounds, row_ids, 0]) for level_bounds in (lengths, starts)
             ]
         step_result = step(axis, lengths)
-        if step_result is None and places is None:
+        if step_result is None and row_ids is None:
             levels.append(level)
             continue
         made_lengths = lengths if step_result is None else step_result[0]
@@ -58,10 +58,10 @@ def rearranged(value: RaggedTensor, rows: Output | None, step: Step) -> RaggedTe
         offset = sequence.range(new_rows.nvals()) - out("GatherV2", [new_rows.starts(), ids, 0])
         if step_result is not None:
             offset = step_result[1](offset, out("GatherV2", [lengths, ids, 0]))
-        places = out("GatherV2", [starts, ids, 0]) + offset
+        row_ids = out("GatherV2", [starts, ids, 0]) + offset
     flat: Any = value.flat_values
-    if places is not None:
-        flat = out("GatherV2", [flat, places, 0])
+    if row_ids is not None:
+        flat = out("GatherV2", [flat, row_ids, 0])
     for level in reversed(levels):
         flat = RaggedTensor(flat, level)
     return flat  # type: ignore[no-any-return]
@@ -70,7 +70,7 @@ def rearranged(value: RaggedTensor, rows: Output | None, step: Step) -> RaggedTe
 # ------------------------------------------------------------------------------ joining
 
 
-def same_kind(values: Sequence[Any], minimum: int = 0) -> list[Any]:
+def unify_levels(values: Sequence[Any], minimum: int = 0) -> list[Any]:
     """Convert values to the same number of levels, and the same type of splits.
 
     Raises: InvalidArgumentError: a rank is unknown, or ranks differ.
@@ -93,7 +93,7 @@ def same_kind(values: Sequence[Any], minimum: int = 0) -> list[Any]:
     return [uniform_levels(value, depth, dtype) for value in converted]
 
 
-def _typed(values: Sequence[Any]) -> list[Any]:
+def _convert_typed(values: Sequence[Any]) -> list[Any]:
     """Convert values to tensors; Python values get the type of the ragged ones."""
     dtype = next(value.dtype for value in values if isinstance(value, RaggedTensor))
     return [
@@ -105,10 +105,10 @@ def _typed(values: Sequence[Any]) -> list[Any]:
 @ragged_op("ConcatV2")
 def _concat(call: Call) -> Any:
     values, axis = call.inputs
-    typed = _typed(values)
+    typed = _convert_typed(values)
     rank = static_rank(typed[0])
     (dim,) = static_axes(axis, rank) if rank is not None else [None]
-    return joined(typed, _require_axis(dim))
+    return concat_ragged(typed, _require_axis(dim))
 
 
 def _require_axis(axis: int | None) -> int:
@@ -117,19 +117,19 @@ def _require_axis(axis: int | None) -> int:
     return axis
 
 
-def joined(values: Sequence[Any], axis: int) -> Any:
+def concat_ragged(values: Sequence[Any], axis: int) -> Any:
     """Concatenate values along an axis."""
     if not any(isinstance(value, RaggedTensor) for value in values):
         return concat(list(values), axis)
-    converted = same_kind(values)
+    converted = unify_levels(values)
     if axis == 0:
         return _end_to_end(converted)
     if axis > 1:
         first = converted[0]
-        inner = joined([value.values for value in _require_equal_rows(converted)], axis - 1)
+        inner = concat_ragged([value.values for value in _require_equal_rows(converted)], axis - 1)
         return first.with_values(inner)
     count = len(converted)
-    rows = _alternating(converted)
+    rows = _interleave_rows(converted)
     splits = out(
         "StridedSlice",
         [rows.row_splits, *_strided_positions(count)],
@@ -166,14 +166,14 @@ def _end_to_end(values: Sequence[Any]) -> Any:
     return RaggedTensor(inner, Rows(concat(parts, 0), uniform=uniform))
 
 
-def _alternating(values: Sequence[RaggedTensor]) -> RaggedTensor:
+def _interleave_rows(values: Sequence[RaggedTensor]) -> RaggedTensor:
     """Interleave the rows of values: all first rows, then all second rows, and so on."""
     rows = _require_equal_counts(values)
     concatenated = _end_to_end(values)
     count = constant_of(np.array(len(values), rows.dtype.base_dtype.numpy))
     numbers = shapes.reshape(sequence.range(rows * count), out("Pack", [[count, rows]]))
     order = out("Transpose", [numbers, constant_of(np.array([1, 0], np.int32))])
-    return gathered_rows(concatenated, shapes.reshape(order, [-1]))
+    return gather_rows(concatenated, shapes.reshape(order, [-1]))
 
 
 def _require_equal_counts(values: Sequence[RaggedTensor]) -> Output:
@@ -212,17 +212,17 @@ def _require_equal_rows(values: Sequence[RaggedTensor]) -> list[RaggedTensor]:
         splits_part = encodings.Encoding(value.row_splits, "row_splits")
         checks = encodings.Checks(validate=True)
         checks.require("ragged rows must have equal lengths", encodings.equal, splits, splits_part)
-        checked.append(checks.behind(value))
+        checked.append(checks.after_checks(value))
     return checked
 
 
 @ragged_op("Pack")
 def _pack(call: Call) -> Any:
     (values,) = call.inputs
-    return stacked(_typed(values), call.attrs.get("axis", 0))
+    return stack_ragged(_convert_typed(values), call.attrs.get("axis", 0))
 
 
-def stacked(values: Sequence[Any], axis: int) -> Any:
+def stack_ragged(values: Sequence[Any], axis: int) -> Any:
     """Stack values of rank R along a new axis to a ragged tensor of rank R + 1."""
     converted = [ragged_or_tensor(value) for value in values]
     rank = static_rank(converted[0])
@@ -231,7 +231,7 @@ def stacked(values: Sequence[Any], axis: int) -> Any:
     axis = normal_axis(axis, rank + 1)
     if rank == 0:
         return out("Pack", [converted], {"axis": 0})
-    return _stacked(same_kind(converted, max(axis - 1, _uneven(converted))), axis)
+    return _stack_new_axis(unify_levels(converted, max(axis - 1, _uneven(converted))), axis)
 
 
 def _uneven(values: Sequence[Any]) -> int:
@@ -243,13 +243,13 @@ def _uneven(values: Sequence[Any]) -> int:
     )
 
 
-def _stacked(values: Sequence[Any], axis: int) -> Any:
+def _stack_new_axis(values: Sequence[Any], axis: int) -> Any:
     if axis > 1:
         first = values[0]
         inner = [value.values for value in _require_equal_rows(values)]
-        if axis == 2 and _alike(inner):
+        if axis == 2 and _have_same_row_shape(inner):
             return first.with_values(out("Pack", [inner], {"axis": 1}))
-        return first.with_values(_stacked(inner, axis - 1))
+        return first.with_values(_stack_new_axis(inner, axis - 1))
     dtype = _splits_type(values)
     count = np.array(len(values), dtype.numpy)
     if axis == 0:
@@ -259,13 +259,13 @@ def _stacked(values: Sequence[Any], axis: int) -> Any:
     if not isinstance(values[0], RaggedTensor) and static_rank(values[0]) == 1:
         return out("Pack", [list(values)], {"axis": 1})
     levels = [uniform_levels(value, 1, dtype) for value in values]
-    rows = _alternating(levels)
+    rows = _interleave_rows(levels)
     uniform = encodings.from_uniform(count, rows, levels[0].nrows(), False)
     _know_rows(uniform.splits, levels)
     return RaggedTensor(rows, uniform)
 
 
-def _alike(values: Sequence[Any]) -> bool:
+def _have_same_row_shape(values: Sequence[Any]) -> bool:
     """Return True if all are tensors whose rows have the same static shape."""
     dims = [None if isinstance(value, RaggedTensor) else value.dims for value in values]
     first = dims[0]
@@ -307,15 +307,15 @@ def _tile(call: Call) -> Any:
             return None
         zero = constant_of(np.array(0, dtype.numpy))
 
-        def repeated(output: Output, length: Output) -> Output:
+        def wrap_index(output: Output, length: Output) -> Output:
             return output % out("Maximum", [length, zero + 1])
 
-        return lengths * times[axis], repeated
+        return lengths * times[axis], wrap_index
 
     rows = None
     if static_multiples is None or static_multiples[0] != 1:
         rows = out("Tile", [sequence.range(value.nrows()), times[:1]])
-    tiled = rearranged(value, rows, step)
+    tiled = rearrange_rows(value, rows, step)
     inner = times[value.ragged_rank + 1 :]
     multiples_of_flat = concat([constant_of(np.array([1], dtype.numpy)), inner], 0)
     flat = tiled.flat_values
@@ -335,7 +335,7 @@ def _reverse(call: Call) -> Any:
         return lengths, lambda place, length: length - place - 1
 
     rows = sequence.range(value.nrows())[::-1] if 0 in axes else None
-    reversed_rows = rearranged(value, rows, step)
+    reversed_rows = rearrange_rows(value, rows, step)
     inner = [axis - value.ragged_rank for axis in axes if axis > value.ragged_rank]
     if inner:
         reversed_rows = reversed_rows.with_flat_values(
@@ -408,7 +408,10 @@ def _bounds(sizes: Output, total: Output, count: int) -> list[tuple[Any, Any]]:
     checks = encodings.Checks(validate=True)
     message = "the sizes of parts must add up to that of the axis"
     checks.require(
-        message, lambda parts, n: encodings.equal(encodings.summed(parts), n), sizes_part, size
+        message,
+        lambda parts, n: encodings.equal(encodings.sum_of_lengths(parts), n),
+        sizes_part,
+        size,
     )
     ends = encodings.splits_of(checks.after(sizes_part))
     return [(ends[i], ends[i + 1]) for i in range(count)]
@@ -425,4 +428,4 @@ def _partition(call: Call) -> Any:
         return call.plain(data, partitions)
     numbers = sequence.range(data.nrows())
     positions = create("DynamicPartition", [numbers, partitions], call.attrs).outputs
-    return [gathered_rows(data, part_positions) for part_positions in positions]
+    return [gather_rows(data, part_positions) for part_positions in positions]

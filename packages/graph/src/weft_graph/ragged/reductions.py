@@ -13,7 +13,7 @@ from weft_graph.ops import reduction, shapes
 from weft_graph.ops.shape_rules import constant_array, normal_axes
 from weft_graph.ragged import encodings
 from weft_graph.ragged.dispatch import Call, ragged_op
-from weft_graph.ragged.indexing import expanded
+from weft_graph.ragged.indexing import expand_first_axis
 from weft_graph.ragged.rows import Rows
 from weft_graph.ragged.tensor import RaggedTensor, static_rank
 from weft_tensor import dtypes, errors
@@ -42,7 +42,7 @@ def static_axes(axis: Any, rank: int | None) -> list[int]:
     return sorted(normal_axes(static_axes_value.reshape(-1).tolist(), rank))
 
 
-def reduced(call: Call, segments: Segments) -> Any:
+def reduce_ragged(call: Call, segments: Segments) -> Any:
     """Reduce over axes in sequence, from the innermost."""
     value, axis = call.inputs
     keep = bool(call.attrs.get("keep_dims", False))
@@ -68,7 +68,7 @@ def _reduce_over(value: Any, axis: int, keep: bool, segments: Segments, call: Ca
         return value.with_values(_reduce_over(value.values, axis - 1, keep, segments, call))
     rows = value.levels[0]
     if axis == 1:
-        row_results = aggregated(segments, value.values, rows.ids(), rows.nrows())
+        row_results = aggregate_segments(segments, value.values, rows.ids(), rows.nrows())
         if (
             rows.static_nrows is not None
             and isinstance(row_results, Output)
@@ -79,14 +79,14 @@ def _reduce_over(value: Any, axis: int, keep: bool, segments: Segments, call: Ca
             return row_results
         if not isinstance(row_results, RaggedTensor):
             return shapes.expand_dims(row_results, 1)
-        return _rows_of_one(row_results, rows)
+        return _wrap_as_rows(row_results, rows)
     zero = constant_of(np.array(0, rows.dtype.numpy))
     longest = out("Maximum", [reduction.reduce_max(rows.row_lengths()), zero])
-    row_results = aggregated(segments, value.values, rows.offsets(), longest)
-    return expanded(row_results, rows.dtype) if keep else row_results
+    row_results = aggregate_segments(segments, value.values, rows.offsets(), longest)
+    return expand_first_axis(row_results, rows.dtype) if keep else row_results
 
 
-def _rows_of_one(row_values: Any, rows: Rows) -> RaggedTensor:
+def _wrap_as_rows(row_values: Any, rows: Rows) -> RaggedTensor:
     """Return rows with one value each."""
     unit = np.array(1, rows.dtype.numpy)
     if rows.static_nrows is not None:
@@ -95,7 +95,7 @@ def _rows_of_one(row_values: Any, rows: Rows) -> RaggedTensor:
     return RaggedTensor(row_values, encodings.uniform_rows(constant_of(unit), rows.nrows()))
 
 
-def aggregated(segments: Segments, data: Any, ids: Output, count: Output) -> Any:
+def aggregate_segments(segments: Segments, data: Any, ids: Output, count: Output) -> Any:
     """Combine the rows of each segment elementwise; the result is as long as the longest row."""
     if not isinstance(data, RaggedTensor):
         return segments(data, ids, count)
@@ -108,9 +108,9 @@ def aggregated(segments: Segments, data: Any, ids: Output, count: Output) -> Any
     owner = out("GatherV2", [ids, rows.ids(), 0])
     # A row whose segment is negative belongs to none: neither do its values.
     start = out("GatherV2", [splits, out("Maximum", [owner, zero]), 0])
-    places = start + rows.offsets()
-    places = out("SelectV2", [owner < zero, zero - 1, places])
-    aggregated_values = aggregated(segments, data.values, places, splits[-1])
+    positions = start + rows.offsets()
+    positions = out("SelectV2", [owner < zero, zero - 1, positions])
+    aggregated_values = aggregate_segments(segments, data.values, positions, splits[-1])
     return RaggedTensor(aggregated_values, Rows(splits, lengths=lengths))
 
 
@@ -118,7 +118,7 @@ for _op in ("Sum", "Prod", "Max", "Min"):
 
     @ragged_op(_op)
     def _numeric(call: Call, segment_op: str = f"UnsortedSegment{_op}") -> Any:
-        return reduced(call, segments_by(segment_op))
+        return reduce_ragged(call, segments_by(segment_op))
 
 
 @ragged_op("All", "Any")
@@ -129,7 +129,7 @@ def _logical(call: Call) -> Any:
         number = out("Cast", [data], {"DstT": dtypes.int32})
         return out("Greater", [extreme(number, ids, count), 0])
 
-    return reduced(call, segments)
+    return reduce_ragged(call, segments)
 
 
 @ragged_op("Mean")
@@ -137,16 +137,16 @@ def _mean(call: Call) -> Any:
     value, axis = call.inputs
     rank = static_rank(value)
     if len(static_axes(axis, rank)) == rank:
-        return reduced(call, segments_by("UnsortedSegmentSum"))
+        return reduce_ragged(call, segments_by("UnsortedSegmentSum"))
     flags = value.map_elements(lambda flat: out("OnesLike", [flat]))
     total: Any = create("Sum", [value, axis], call.attrs).outputs[0]
     count: Any = create("Sum", [flags, axis], call.attrs).outputs[0]
     if isinstance(total, RaggedTensor):  # the rows are the same, though computed twice
-        return total.with_flat_values(_divided(total.flat_values, count.flat_values))
-    return _divided(total, count)
+        return total.with_flat_values(_divide_by_counts(total.flat_values, count.flat_values))
+    return _divide_by_counts(total, count)
 
 
-def _divided(total: Output, count: Output) -> Output:
+def _divide_by_counts(total: Output, count: Output) -> Output:
     """Divide sums by counts: empty rows give NaN, or 0 for integers, which round toward zero."""
     if total.dtype.base_dtype.is_integer:
         return out("TruncateDiv", [total, out("Maximum", [count, out("OnesLike", [count])])])
@@ -163,22 +163,22 @@ def _norm(call: Call) -> Any:
 @ragged_op("ReduceJoin")
 def _reduce_join(call: Call) -> Any:
     separator = call.attrs.get("separator", "")
-    return reduced(call, segments_by("UnsortedSegmentJoin", separator=separator))
+    return reduce_ragged(call, segments_by("UnsortedSegmentJoin", separator=separator))
 
 
 for _op in ("Sum", "Prod", "Max", "Min"):
 
     @ragged_op(f"UnsortedSegment{_op}")
     def _unsorted(call: Call) -> Any:
-        return of_segments(call, segments_by(call.op))
+        return apply_segment_op(call, segments_by(call.op))
 
 
 @ragged_op("UnsortedSegmentJoin")
 def _unsorted_join(call: Call) -> Any:
-    return of_segments(call, segments_by(call.op, **call.attrs))
+    return apply_segment_op(call, segments_by(call.op, **call.attrs))
 
 
-def of_segments(call: Call, segments: Segments) -> Any:
+def apply_segment_op(call: Call, segments: Segments) -> Any:
     """Apply a segment op to ragged data, with `ids` per row, or ragged `ids` per value."""
     data, ids, count = call.inputs
     while isinstance(ids, RaggedTensor):
@@ -195,4 +195,4 @@ def of_segments(call: Call, segments: Segments) -> Any:
     if not isinstance(data, RaggedTensor):
         return segments(data, ids, convert_to_tensor(count))
     number = out("Cast", [count], {"DstT": data.row_splits.dtype.base_dtype})
-    return aggregated(segments, data, ids, number)
+    return aggregate_segments(segments, data, ids, number)

@@ -88,8 +88,8 @@ class Rows:
 
     def offsets(self) -> Output:
         """Return the index of each value within its row."""
-        places = sequence.range(self.nvals())
-        return places - out("GatherV2", [self.starts(), self.ids(), 0])
+        positions = sequence.range(self.nvals())
+        return positions - out("GatherV2", [self.starts(), self.ids(), 0])
 
     def cast(self, dtype: DType) -> Rows:
         """Return the rows with encodings cast to an integer type."""
@@ -111,5 +111,5 @@ class Rows:
 def segment_ids(splits: Output) -> Output:
     """Return the row of each value from row splits."""
     dtype = splits.dtype.base_dtype
-    places = sequence.range(splits[-1])
-    return searchsorted(splits[1:], places, "right", out_type=dtype)
+    positions = sequence.range(splits[-1])
+    return searchsorted(splits[1:], positions, "right", out_type=dtype)

@@ -10,9 +10,9 @@ from weft_graph.ir.builder import constant_of, convert_to_tensor, create, out
 from weft_graph.ops import shapes
 from weft_graph.ops.shape_rules import constant_array, normal_axis
 from weft_graph.ragged import encodings
-from weft_graph.ragged.broadcasting import mapped
+from weft_graph.ragged.broadcasting import map_flat_values
 from weft_graph.ragged.dispatch import Call, ragged_op
-from weft_graph.ragged.indexing import expanded
+from weft_graph.ragged.indexing import expand_first_axis
 from weft_graph.ragged.tensor import RaggedTensor, static_rank
 from weft_tensor import errors
 
@@ -52,7 +52,7 @@ def _add_axis(value: Any, axis: int) -> Any:
         return shapes.expand_dims(value, axis)
     dtype = value.row_splits.dtype.base_dtype
     if axis == 0:
-        return expanded(value, dtype)
+        return expand_first_axis(value, dtype)
     if axis > 1:
         return value.with_values(_add_axis(value.values, axis - 1))
     return value[:, None]
@@ -88,7 +88,7 @@ def _remove_axis(value: Any, axis: int) -> Any:
         if rows.static_uniform is not None:
             lengths.array = np.array([rows.static_uniform])
         checks.require("an axis that is squeezed must have size 1", _is_one, lengths)
-    return checks.behind(value.values)
+    return checks.after_checks(value.values)
 
 
 def _is_one(sizes: Any) -> Any:
@@ -115,7 +115,7 @@ def _one_hot(call: Call) -> Any:
 
 @ragged_op("AddN")
 def _add_n(call: Call) -> Any:
-    return mapped(lambda *values: call.plain(list(values)), call.inputs[0])
+    return map_flat_values(lambda *values: call.plain(list(values)), call.inputs[0])
 
 
 @ragged_op("Softmax", "LogSoftmax")
@@ -146,10 +146,10 @@ def _cumulative(call: Call) -> Any:
         return value.with_flat_values(call.plain(value.flat_values, inner)[0])
     filler = {"Cumsum": 0, "Cumprod": 1, "CumulativeLogsumexp": -np.inf}[call.op]
     padded_result = call.plain(value.to_tensor(filler), constant_of(np.array(dim, np.int32)))[0]
-    return value.with_flat_values(out("GatherNd", [padded_result, places_in_padded(value)]))
+    return value.with_flat_values(out("GatherNd", [padded_result, padded_indices(value)]))
 
 
-def places_in_padded(value: RaggedTensor) -> Any:
+def padded_indices(value: RaggedTensor) -> Any:
     """Return the index of each flat value in the padded tensor, shape (n, ragged_rank + 1)."""
     numbers = shapes.shape(value.flat_values)[:1]
     inputs = [list(value.nested_row_splits), out("Fill", [numbers, False])]

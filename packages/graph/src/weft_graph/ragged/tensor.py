@@ -20,7 +20,7 @@ from weft_graph.ir.node import Node, Operators, Output
 from weft_graph.ops import casting, shapes
 from weft_graph.ops.array import fill
 from weft_graph.ragged import encodings
-from weft_graph.ragged.factories import Factories, divided
+from weft_graph.ragged.factories import Factories, convert_values
 from weft_graph.ragged.rows import Rows
 from weft_graph.ragged.value import RaggedTensorValue, value_of
 from weft_tensor import dtypes, errors
@@ -300,7 +300,7 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
           new_values: Tensor or RaggedTensor with as many rows as `values`.
         Raises: InvalidArgumentError: the number of rows is known to differ.
         """
-        inner = divided(new_values)
+        inner = convert_values(new_values)
         a, b = self._values.dims, inner.dims
         if a and b and not compatible_dims(a[:1], b[:1]):
             raise errors.InvalidArgumentError(

@@ -81,7 +81,7 @@ def dynamic_rnn(
         batch_size = batch_size_of(nest.flatten(inputs), 1)
         lengths = None
         if sequence_length is not None:
-            lengths = _checked_lengths(sequence_length, batch_size)
+            lengths = _check_lengths(sequence_length, batch_size)
         state = initial_state
         if state is None:
             state = initial_state_of(cell, batch_size, dtype)
@@ -92,7 +92,7 @@ def dynamic_rnn(
     return outputs, state
 
 
-def _checked_lengths(sequence_length: Any, batch_size: Any) -> Output:
+def _check_lengths(sequence_length: Any, batch_size: Any) -> Output:
     """Return lengths as int32, checked at run time to have one for each example."""
     lengths = casting.cast(lengths_of(sequence_length), dtypes.int32)
     lengths = identity.identity(lengths, name="sequence_length")
@@ -237,9 +237,9 @@ def bidirectional_dynamic_rnn(
     assert_like_rnncell("cell_bw", cell_bw)
     options = (dtype, parallel_iterations, swap_memory, time_major)
 
-    def turned(values: Any) -> Any:
+    def reverse_structure(values: Any) -> Any:
         return nest.map_structure(
-            lambda tensor: _reversed(tensor, sequence_length, 0 if time_major else 1), values
+            lambda tensor: _reverse_in_time(tensor, sequence_length, 0 if time_major else 1), values
         )
 
     with variable_scope(scope or "bidirectional_rnn"):
@@ -249,13 +249,18 @@ def bidirectional_dynamic_rnn(
             )
         with variable_scope("bw") as var_scope:
             backward, state_bw = dynamic_rnn(
-                cell_bw, turned(inputs), sequence_length, initial_state_bw, *options, var_scope
+                cell_bw,
+                reverse_structure(inputs),
+                sequence_length,
+                initial_state_bw,
+                *options,
+                var_scope,
             )
-        backward = turned(backward)
+        backward = reverse_structure(backward)
     return (forward, backward), (state_fw, state_bw)
 
 
-def _reversed(value: Any, lengths: Any, axis: int) -> Output:
+def _reverse_in_time(value: Any, lengths: Any, axis: int) -> Output:
     """Reverse a tensor in time, which is axis 0 or 1; the other one is the batch axis."""
     if lengths is None:
         return out("ReverseV2", [value, [axis]])

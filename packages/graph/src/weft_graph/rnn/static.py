@@ -64,7 +64,7 @@ def static_rnn(
     with variable_scope(scope or "rnn") as var_scope:
         var_scope.cache_reads()
         inputs = nest.map_structure(convert_to_tensor, inputs)
-        batch_size = _checked_batch_size(nest.flatten(inputs))
+        batch_size = _infer_batch_size(nest.flatten(inputs))
         state = initial_state
         if state is None:
             state = _initial_state(cell, batch_size, dtype)
@@ -78,7 +78,7 @@ def static_rnn(
     return outputs, state
 
 
-def _checked_batch_size(inputs: Sequence[Output]) -> Any:
+def _infer_batch_size(inputs: Sequence[Output]) -> Any:
     """Return the batch size: an integer if it is static for an input, else a tensor."""
     batch_size = None
     for step_input in inputs:
@@ -213,27 +213,27 @@ def static_bidirectional_rnn(
                 cell_fw, inputs, initial_state_fw, dtype, sequence_length, var_scope
             )
         with variable_scope("bw") as var_scope:
-            reversed_inputs = _reversed(inputs, sequence_length)
+            reversed_inputs = _reverse_steps(inputs, sequence_length)
             backward, state_bw = static_rnn(
                 cell_bw, reversed_inputs, initial_state_bw, dtype, sequence_length, var_scope
             )
-    backward = _reversed(backward, sequence_length)
+    backward = _reverse_steps(backward, sequence_length)
     flat = zip(nest.flatten(forward), nest.flatten(backward), strict=True)
     joined = [join.concat([fw, bw], 1) for fw, bw in flat]
     return nest.pack_sequence_as(forward, joined), state_fw, state_bw
 
 
-def _reversed(values: Sequence[Any], lengths: Any) -> list[Any]:
+def _reverse_steps(values: Sequence[Any], lengths: Any) -> list[Any]:
     """Reverse a list of tensors of shape (B, ...), or structures of them, in time."""
     if lengths is None:
         return list(reversed(values))
     columns = zip(*[nest.flatten(step_values) for step_values in values], strict=True)
-    results = [_reversed_to_ends(column, lengths) for column in columns]
+    results = [_reverse_column(column, lengths) for column in columns]
     steps = zip(*results, strict=True)
     return [nest.pack_sequence_as(like, step) for like, step in zip(values, steps, strict=True)]
 
 
-def _reversed_to_ends(column: Sequence[Any], lengths: Any) -> list[Output]:
+def _reverse_column(column: Sequence[Any], lengths: Any) -> list[Output]:
     joined = join.stack(column)
     attrs = {"seq_dim": 0, "batch_dim": 1}
     reversed_value = out("ReverseSequence", [joined, lengths_of(lengths)], attrs)

@@ -40,7 +40,7 @@ def part_pieces(part: Part) -> list[bytes | memoryview]:
     argument_nodes = set(args)
     nodes = [*args, *[node for node in part.nodes if node not in argument_nodes]]
     graph = Graph()
-    graph.functions = _called(nodes, step.graph.functions)
+    graph.functions = _collect_called(nodes, step.graph.functions)
     outputs: dict[Output, Output] = {}
     for node, counterpart in copy_nodes(nodes, graph, outputs).items():
         origins = step.graph.origins.of(node.name)
@@ -98,7 +98,7 @@ def _note_origins(graph: Graph) -> None:
                 graph.origins.note_replaced(node.name, name)
 
 
-def _called(nodes: list[Node], library: Library) -> Library:
+def _collect_called(nodes: list[Node], library: Library) -> Library:
     """Return the functions in attributes of nodes, and the functions that these call."""
     called = Library()
     for node in nodes:
@@ -115,7 +115,7 @@ def _check_positions(nodes: list[Node]) -> None:
     for node in nodes:
         index = node.attrs["index"]
         if index in positions:
-            raise _refused(node, f"another {node.type} has the index {index}, too")
+            raise _unsupported_part_error(node, f"another {node.type} has the index {index}, too")
         positions.add(index)
 
 
@@ -124,22 +124,24 @@ def _check_order(node: Node) -> None:
     needs = [source.node for source in node.inputs if not is_back_edge(node, source)]
     for need in (*needs, *node.controls):
         if need.index >= node.index:
-            raise _refused(node, f"it precedes its input {need.name!r}")
+            raise _unsupported_part_error(node, f"it precedes its input {need.name!r}")
 
 
 def _check_added(node: Node) -> None:
     """Reject invalid values of attributes that planning adds, whose types are already checked."""
     if node.type == FETCH and (node.consumers or node.controls):
-        raise _refused(node, "it has control edges to or from other nodes")
+        raise _unsupported_part_error(node, "it has control edges to or from other nodes")
     if node.role in (Role.SEND, Role.RECEIVE):
         for name in ("tensor_name", "send_device", "recv_device"):
             if not isinstance(node.attrs[name], str):
-                raise _refused(node, f"{name} is not text")
+                raise _unsupported_part_error(node, f"{name} is not text")
     if any(i >= len(node.outputs) for i in node.attrs.get("_used", ())):
-        raise _refused(node, f"_used must be places among its {len(node.outputs)} outputs")
+        raise _unsupported_part_error(
+            node, f"_used must be places among its {len(node.outputs)} outputs"
+        )
 
 
-def _refused(node: Node, reason: str) -> errors.InvalidArgumentError:
+def _unsupported_part_error(node: Node, reason: str) -> errors.InvalidArgumentError:
     return errors.InvalidArgumentError(
         f"not a part of a step: {reason}", op=node.type, node=node.name
     )

@@ -13,7 +13,7 @@ from weft_graph import proto
 from weft_graph.control_flow.records import ContextRecord, restore
 from weft_graph.ir.checks import Signature, check_attrs, check_name, infer_shapes
 from weft_graph.ir.device_spec import DeviceSpec
-from weft_graph.ir.gc_pause import paused_gc
+from weft_graph.ir.gc_pause import pause_gc
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.library import LazyFunction
 from weft_graph.ir.node import Node, Output
@@ -96,7 +96,7 @@ def read_graph(
         with graph.undo_on_error("failed read"):
             header = stream.take(HEADER_SIZE, "a header")
             while header.size:
-                with paused_gc():
+                with pause_gc():
                     segment = _read_segment(graph, stream, header.tobytes(), max_nodes)
                     segment.add(check_shapes, internal_names)
                 header = stream.take(HEADER_SIZE, "a header", at_end=True)

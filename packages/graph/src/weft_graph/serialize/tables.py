@@ -165,8 +165,8 @@ class Tables:
                 data.append(inline[offset : offset + length])
                 continue
             if offset != position or position + aligned(length) > blobs:
-                place = f"{length} bytes at {offset} of {blobs}"
-                columns.refuse("data_offset", f"{place}, expected at {position}", row)
+                location = f"{length} bytes at {offset} of {blobs}"
+                columns.refuse("data_offset", f"{location}, expected at {position}", row)
             data.append(_read_blob(source, length, crc))
             position += aligned(length)
         if position != blobs:
@@ -231,9 +231,9 @@ class Tables:
         if ends[0] != 0 or ends[-1] != size or (ends[1:] < ends[:-1]).any():
             self._columns.refuse("tensor_data", f"the offsets of {count} strings are wrong", row)
         text = data[head:].tobytes()
-        places = ends.tolist()
+        end_offsets = ends.tolist()
         items = np.empty(count, object)
-        items[:] = [text[a:b] for a, b in pairwise(places)]
+        items[:] = [text[a:b] for a, b in pairwise(end_offsets)]
         return items.reshape(shape)
 
     # ----------------------------------------------------------------------- attributes

@@ -91,7 +91,7 @@ def segment_ends(graph: Graph, from_node: int, to_node: int, most_bytes: int) ->
     """
     nodes = graph.nodes[from_node:to_node]
     size, open_until = 0, -1
-    last = _held_together(graph, nodes)
+    last = _last_node_by_first(graph, nodes)
     for node in nodes:
         more = sum(v.nbytes for v in node.attrs.values() if isinstance(v, np.ndarray))
         if size and size + more > most_bytes and open_until < node.index:
@@ -104,16 +104,16 @@ def segment_ends(graph: Graph, from_node: int, to_node: int, most_bytes: int) ->
     yield to_node
 
 
-def _held_together(graph: Graph, nodes: Sequence[Node]) -> dict[int, int]:
+def _last_node_by_first(graph: Graph, nodes: Sequence[Node]) -> dict[int, int]:
     """Return the last node of each loop or conditional, by its first one."""
-    places: dict[str, list[int]] = {}
+    positions: dict[str, list[int]] = {}
     for record in records_of(graph, nodes) if graph.has_contexts else ():
         record_nodes = (record.pivot, record.pred[0], record.maximum[0])
-        family = places.setdefault(min(record.name, record.partner or record.name), [])
+        family = positions.setdefault(min(record.name, record.partner or record.name), [])
         family += [
             i for i in (*record.members, *record.variables, *record_nodes) if i >= nodes[0].index
         ]
-    return {min(family): max(family) for family in places.values() if family}
+    return {min(family): max(family) for family in positions.values() if family}
 
 
 class _Writer:

@@ -11,7 +11,7 @@ from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.nn.scope import scope
 from weft_graph.ops import casting, fft, shape_rules, trigonometry
-from weft_graph.signal.sizes import Size, at_least, cast, padded, size_of
+from weft_graph.signal.sizes import Size, cast, max_size, pad_at_end, size_of
 from weft_tensor import dtypes, errors
 
 
@@ -48,7 +48,7 @@ def dct(
     _check(type, n, axis, norm)
     with scope(name, "dct") as scope_name:
         value = convert_to_tensor(input, preferred_dtype=dtypes.float32)
-        return out("Identity", [_transformed(value, type, n, norm)], name=scope_name)
+        return out("Identity", [_transform_type2(value, type, n, norm)], name=scope_name)
 
 
 def idct(
@@ -78,7 +78,7 @@ def idct(
     with scope(name, "idct") as scope_name:
         value = convert_to_tensor(input, preferred_dtype=dtypes.float32)
         inverse = {1: 1, 2: 3, 3: 2, 4: 4}[type]
-        return out("Identity", [_transformed(value, inverse, n, norm)], name=scope_name)
+        return out("Identity", [_transform_type2(value, inverse, n, norm)], name=scope_name)
 
 
 def _check(type: int, n: int | None, axis: int, norm: str | None) -> None:
@@ -96,20 +96,20 @@ def _check(type: int, n: int | None, axis: int, norm: str | None) -> None:
         )
 
 
-def _transformed(value: Output, kind: int, n: int | None, norm: str | None) -> Output:
+def _transform_type2(value: Output, kind: int, n: int | None, norm: str | None) -> Output:
     shape_rules.with_rank_at_least(value.dims, 1, "input")
     if n is not None:
-        value = padded(value[..., :n], at_least(0, n - size_of(value, -1)))
+        value = pad_at_end(value[..., :n], max_size(0, n - size_of(value, -1)))
     size = size_of(value, -1)
     if kind == 1:
-        return _first(value, size)
+        return _dct_type1(value, size)
     if kind == 2:
         result = _second(value, size)
-        return result if norm is None else _scaled(result, size, forward=True)
+        return result if norm is None else _scale_ortho(result, size, forward=True)
     if kind == 3:
-        return _third(value if norm is None else _scaled(value, size, forward=False), size)
+        return _third(value if norm is None else _scale_ortho(value, size, forward=False), size)
     # Type 4 is every other element of type 2, of twice as many.
-    wide = _second(padded(value, size), size * 2)[..., 1::2]
+    wide = _second(pad_at_end(value, size), size * 2)[..., 1::2]
     if norm is None:
         return wide
     return out("Mul", [wide, out("Rsqrt", [_number(size * 2, wide)])])
@@ -119,7 +119,7 @@ def _number(size: Any, like: Output) -> Output:
     return cast(size, like.dtype.base_dtype)
 
 
-def _first(value: Output, size: Size) -> Output:
+def _dct_type1(value: Output, size: Size) -> Output:
     if isinstance(size, int) and size < 2:
         raise errors.InvalidArgumentError(
             f"a cosine transform of type 1 requires at least 2 elements, got {size}"
@@ -151,7 +151,7 @@ def _third(value: Output, size: Size) -> Output:
     return out("Mul", [result, _number(2 * size, value)])
 
 
-def _scaled(value: Output, size: Size, forward: bool) -> Output:
+def _scale_ortho(value: Output, size: Size, forward: bool) -> Output:
     """Apply the orthonormal scale to a type 2 result or a type 3 input."""
     factor = out("Rsqrt", [_number(2 * size, value)])
     first = out("Mul", [factor, math.sqrt(0.5) if forward else math.sqrt(2)])

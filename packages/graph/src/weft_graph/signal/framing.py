@@ -15,11 +15,11 @@ from weft_graph.nn.scope import scope
 from weft_graph.ops import permutation, reduction, shape_rules
 from weft_graph.signal.sizes import (
     Size,
-    at_least,
-    checked_size,
+    check_size,
     lead_of,
-    padded,
-    reshaped,
+    max_size,
+    pad_at_end,
+    reshape_to_parts,
     shape_from,
     size_of,
 )
@@ -55,16 +55,18 @@ def frame(
     """
     with scope(name, "frame") as scope_name:
         value = convert_to_tensor(signal)
-        length = checked_size(frame_length, "frame_length")
-        step = checked_size(frame_step, "frame_step")
+        length = check_size(frame_length, "frame_length")
+        step = check_size(frame_step, "frame_step")
         dim = _from_the_end(value, axis)
         size = size_of(value, dim)
         if pad_end:
             frames = -(-size // step)
-            value = padded(value, at_least(0, length + step * (frames - 1) - size), dim, pad_value)
+            value = pad_at_end(
+                value, max_size(0, length + step * (frames - 1) - size), dim, pad_value
+            )
         else:
-            frames = at_least(0, 1 + (size - length) // step)
-        return _gathered(value, dim, frames, length, step, scope_name)
+            frames = max_size(0, 1 + (size - length) // step)
+        return _gather_frames(value, dim, frames, length, step, scope_name)
 
 
 def _from_the_end(value: Output, axis: int) -> int:
@@ -78,21 +80,23 @@ def _from_the_end(value: Output, axis: int) -> int:
     return shape_rules.normal_axis(axis, len(value.dims)) - len(value.dims)
 
 
-def _gathered(value: Output, dim: int, frames: Size, length: Size, step: Size, name: str) -> Output:
+def _gather_frames(
+    value: Output, dim: int, frames: Size, length: Size, step: Size, name: str
+) -> Output:
     """Gather the frames in pieces whose length is the gcd of the frame length and the step."""
     piece = gcd(length, step) if isinstance(length, int) and isinstance(step, int) else 1
     starts = out("ExpandDims", [out("Mul", [out("Range", [0, frames, 1]), step // piece]), 1])
-    places = out("AddV2", [starts, out("Range", [0, length // piece, 1])])
+    positions = out("AddV2", [starts, out("Range", [0, length // piece, 1])])
     if piece == 1:
         axis = dim if value.dims is None else dim + len(value.dims)
-        return out("GatherV2", [value, places, axis], name=name)
+        return out("GatherV2", [value, positions, axis], name=name)
     lead, tail = lead_of(value, -dim), [] if dim == -1 else _tail_of(value, dim)
     pieces = size_of(value, dim) // piece
-    used = _beginning(value, dim, pieces * piece)
-    split = reshaped(used, *lead, pieces, piece, *tail)
+    used = _take_leading(value, dim, pieces * piece)
+    split = reshape_to_parts(used, *lead, pieces, piece, *tail)
     axis = dim - 1 if split.dims is None else dim - 1 + len(split.dims)
     shape = shape_from(*lead, frames, length, *tail)
-    return out("Reshape", [out("GatherV2", [split, places, axis]), shape], name=name)
+    return out("Reshape", [out("GatherV2", [split, positions, axis]), shape], name=name)
 
 
 def _tail_of(value: Output, dim: int) -> list[Any]:
@@ -103,7 +107,7 @@ def _tail_of(value: Output, dim: int) -> list[Any]:
     return [out("Shape", [value])[dim + 1 :]]
 
 
-def _beginning(value: Output, dim: int, count: Size) -> Output:
+def _take_leading(value: Output, dim: int, count: Size) -> Output:
     """Return the first `count` elements of an axis that counts from the end."""
     if value.dims is not None and value.dims[dim] == count:
         return value
@@ -128,22 +132,24 @@ def overlap_and_add(signal: Any, frame_step: Any, name: str | None = None) -> Ou
     with scope(name, "overlap_and_add") as scope_name:
         value = convert_to_tensor(signal)
         shape_rules.with_rank_at_least(value.dims, 2, "signal")
-        step = checked_size(frame_step, "frame_step")
+        step = check_size(frame_step, "frame_step")
         lead, frames, length = lead_of(value, 2), size_of(value, -2), size_of(value, -1)
         parts = -(-length // step)
         rows = frames + parts - 1
-        split = reshaped(padded(value, parts * step - length), *lead, frames, parts, step)
+        split = reshape_to_parts(
+            pad_at_end(value, parts * step - length), *lead, frames, parts, step
+        )
         # Part p of frame f belongs into row f + p. Where each part has `parts` rows more than there
         # are frames, and the flattened rows are cut to one less, part p moves down by p rows.
-        shifted = padded(_exchanged(split), parts, -2)
-        flat = reshaped(shifted, *lead, parts * (frames + parts), step)
-        skewed = reshaped(_beginning(flat, -2, parts * rows), *lead, parts, rows, step)
-        summed = reshaped(reduction.reduce_sum(skewed, -3), *lead, rows * step)
-        result_signal = _beginning(summed, -1, at_least(0, (frames - 1) * step + length))
+        shifted = pad_at_end(_swap_axes(split), parts, -2)
+        flat = reshape_to_parts(shifted, *lead, parts * (frames + parts), step)
+        skewed = reshape_to_parts(_take_leading(flat, -2, parts * rows), *lead, parts, rows, step)
+        summed = reshape_to_parts(reduction.reduce_sum(skewed, -3), *lead, rows * step)
+        result_signal = _take_leading(summed, -1, max_size(0, (frames - 1) * step + length))
         return out("Identity", [result_signal], name=scope_name)
 
 
-def _exchanged(value: Output) -> Output:
+def _swap_axes(value: Output) -> Output:
     """Swap the axes -3 and -2."""
     order: Any
     if value.dims is not None:

@@ -15,7 +15,7 @@ from weft_graph.nn.scope import scope, static_number
 from weft_graph.ops import shape_rules
 from weft_graph.ops.sequence import linspace
 from weft_graph.signal.cosine import dct
-from weft_graph.signal.sizes import cast, checked_size, size_of
+from weft_graph.signal.sizes import cast, check_size, size_of
 from weft_tensor import dtypes, errors
 
 _BREAK_HERTZ = 700.0
@@ -57,9 +57,11 @@ def linear_to_mel_weight_matrix(
              [0.   , 0.377],
              [0.   , 0.   ]], dtype=float32)
     """
-    element_type = _checked(num_mel_bins, sample_rate, lower_edge_hertz, upper_edge_hertz, dtype)
+    element_type = _check_arguments(
+        num_mel_bins, sample_rate, lower_edge_hertz, upper_edge_hertz, dtype
+    )
     with scope(name, "linear_to_mel_weight_matrix") as scope_name:
-        bins = checked_size(num_spectrogram_bins, "num_spectrogram_bins")
+        bins = check_size(num_spectrogram_bins, "num_spectrogram_bins")
         nyquist = cast(sample_rate, dtypes.float64) / 2.0
         hertz = linspace(cast(0, dtypes.float64), nyquist, bins)[1:]
         frequencies = out("ExpandDims", [_mel(hertz), 1])
@@ -73,7 +75,7 @@ def linear_to_mel_weight_matrix(
         return cast(out("Pad", [weights, [[1, 0], [0, 0]]]), element_type, scope_name)
 
 
-def _checked(bands: int, rate: Any, lower: float, upper: float, dtype: Any) -> dtypes.DType:
+def _check_arguments(bands: int, rate: Any, lower: float, upper: float, dtype: Any) -> dtypes.DType:
     element_type = dtypes.as_dtype(dtype)
     if not element_type.is_floating:
         raise errors.InvalidTypeError(

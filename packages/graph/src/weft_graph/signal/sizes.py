@@ -21,7 +21,7 @@ def size_of(value: Output, axis: int) -> Size:
     return out("Shape", [value])[axis] if static is None else static
 
 
-def checked_size(value: Any, label: str, minimum: int = 1) -> Size:
+def check_size(value: Any, label: str, minimum: int = 1) -> Size:
     """Return a length argument, checked.
 
     Raises: InvalidArgumentError: its rank is not 0, or it is static and below `minimum`.
@@ -57,12 +57,12 @@ def lead_of(value: Output, inner: int) -> list[Any]:
     return [out("Shape", [value])[: len(lead)]]
 
 
-def reshaped(value: Output, *parts: Any) -> Output:
+def reshape_to_parts(value: Output, *parts: Any) -> Output:
     """Reshape a value to the shape that `shape_from` builds from parts."""
     return out("Reshape", [value, shape_from(*parts)])
 
 
-def padded(value: Output, after: Size, axis: int = -1, filler: Any = None) -> Output:
+def pad_at_end(value: Output, after: Size, axis: int = -1, filler: Any = None) -> Output:
     """Pad a value at the end of an axis, with zeros by default.
 
     Args:
@@ -80,7 +80,7 @@ def padded(value: Output, after: Size, axis: int = -1, filler: Any = None) -> Ou
     return out("PadV2", [value, paddings, convert_to_tensor(filler, value.dtype.base_dtype)])
 
 
-def at_least(minimum: int, size: Size) -> Size:
+def max_size(minimum: int, size: Size) -> Size:
     """Return the larger of an integer and a size."""
     return max(minimum, size) if isinstance(size, int) else out("Maximum", [minimum, size])
 

@@ -14,7 +14,15 @@ from weft_graph.nn.scope import scope
 from weft_graph.ops import fft, join, reduction, shape_rules
 from weft_graph.signal.cosine import dct
 from weft_graph.signal.framing import frame, overlap_and_add
-from weft_graph.signal.sizes import Size, at_least, cast, checked_size, padded, reshaped, size_of
+from weft_graph.signal.sizes import (
+    Size,
+    cast,
+    check_size,
+    max_size,
+    pad_at_end,
+    reshape_to_parts,
+    size_of,
+)
 from weft_graph.signal.windows import hann_window, vorbis_window, window_of
 from weft_tensor import dtypes, errors
 
@@ -51,7 +59,7 @@ def stft(
     """
     with scope(name, "stft") as scope_name:
         value = convert_to_tensor(signals, preferred_dtype=dtypes.float32)
-        length = checked_size(frame_length, "frame_length")
+        length = check_size(frame_length, "frame_length")
         size = _transform_length(fft_length, length)
         frames = frame(value, length, frame_step, pad_end)
         window = window_of(window_fn, length, frames.dtype.base_dtype)
@@ -63,7 +71,7 @@ def stft(
 def _transform_length(fft_length: Any, length: Size) -> Size:
     """Return the transform length: `fft_length`, or the least power of 2 of at least `length`."""
     if fft_length is not None:
-        return checked_size(fft_length, "fft_length")
+        return check_size(fft_length, "fft_length")
     if isinstance(length, int):
         return 1 << (length - 1).bit_length()
     bits = out("Ceil", [out("Log", [cast(length, dtypes.float64)]) / math.log(2)])
@@ -88,16 +96,20 @@ def inverse_stft_window_fn(
 
     def inverse_window(frame_length: Any, dtype: Any) -> Output:
         with scope(name, "inverse_stft_window_fn") as scope_name:
-            length = checked_size(frame_length, "frame_length")
-            step = checked_size(frame_step, "frame_step")
+            length = check_size(frame_length, "frame_length")
+            step = check_size(frame_step, "frame_step")
             element_type = dtypes.as_dtype(dtype)
             forward = window_of(forward_window_fn, length, element_type)
             if forward is None:
                 forward = out("Cast", [out("Fill", [[length], 1.0])], {"DstT": element_type})
             parts = -(-length // step)
-            squares = reshaped(padded(out("Square", [forward]), parts * step - length), parts, step)
+            squares = reshape_to_parts(
+                pad_at_end(out("Square", [forward]), parts * step - length), parts, step
+            )
             total = reduction.reduce_sum(squares, 0, keepdims=True)
-            everywhere = reshaped(out("Tile", [total, out("Pack", [[parts, 1]])]), parts * step)
+            everywhere = reshape_to_parts(
+                out("Tile", [total, out("Pack", [[parts, 1]])]), parts * step
+            )
             return out("RealDiv", [forward, everywhere[:length]], name=scope_name)
 
     return inverse_window
@@ -136,10 +148,10 @@ def inverse_stft(
         if not value.dtype.is_complex:
             raise errors.InvalidTypeError(f"stfts must be complex, got {value!r}")
         shape_rules.with_rank_at_least(value.dims, 2, "stfts")
-        length = checked_size(frame_length, "frame_length")
+        length = check_size(frame_length, "frame_length")
         size = _transform_length(fft_length, length)
         frames = fft.irfft(value, out("Pack", [[size]]))[..., :length]
-        frames = padded(frames, at_least(0, length - size))
+        frames = pad_at_end(frames, max_size(0, length - size))
         window = window_of(window_fn, length, frames.dtype.base_dtype)
         if window is not None:
             frames = out("Mul", [frames, window])
@@ -174,21 +186,21 @@ def mdct(
     """
     with scope(name, "mdct") as scope_name:
         value = convert_to_tensor(signals, preferred_dtype=dtypes.float32)
-        length = checked_size(frame_length, "frame_length")
+        length = check_size(frame_length, "frame_length")
         if isinstance(length, int) and length % 4:
             raise errors.InvalidArgumentError(f"frame_length must be a multiple of 4, got {length}")
-        frames = _windowed(frame(value, length, length // 2, pad_end), window_fn, length)
+        frames = _apply_window(frame(value, length, length // 2, pad_end), window_fn, length)
         a, b, c, d = join.split(frames, 4, -1)
-        folded = [out("Neg", [_reversed(c) + d]), out("Sub", [a, _reversed(b)])]
+        folded = [out("Neg", [_reverse(c) + d]), out("Sub", [a, _reverse(b)])]
         return dct(out("ConcatV2", [folded, -1]), 4, norm=norm, name=scope_name)
 
 
-def _windowed(frames: Output, window_fn: Window, length: Size) -> Output:
+def _apply_window(frames: Output, window_fn: Window, length: Size) -> Output:
     window = window_of(window_fn, length, frames.dtype.base_dtype)
     return out("Mul", [frames, math.sqrt(0.5) if window is None else window])
 
 
-def _reversed(value: Output) -> Output:
+def _reverse(value: Output) -> Output:
     return out("ReverseV2", [value, [-1]])
 
 
@@ -217,7 +229,7 @@ def inverse_mdct(
             count = out("Cast", [half], {"DstT": frames.dtype.base_dtype})
             frames = out("Mul", [frames, out("RealDiv", [0.5, count])])
         first, second = join.split(frames, 2, -1)
-        parts = [second, out("Neg", [_reversed(second)]), out("Neg", [_reversed(first)]),
+        parts = [second, out("Neg", [_reverse(second)]), out("Neg", [_reverse(first)]),
                  out("Neg", [first])]  # fmt: skip
-        windowed = _windowed(out("ConcatV2", [parts, -1]), window_fn, half * 2)
+        windowed = _apply_window(out("ConcatV2", [parts, -1]), window_fn, half * 2)
         return overlap_and_add(windowed, half, scope_name)

@@ -20,7 +20,7 @@ from weft_graph.ir.builder import out
 from weft_graph.ir.node import Output
 from weft_graph.nn.scope import scope
 from weft_graph.ops import bessel
-from weft_graph.signal.sizes import Size, cast, checked_size
+from weft_graph.signal.sizes import Size, cast, check_size
 from weft_tensor import dtypes, errors
 
 
@@ -86,7 +86,7 @@ def _parameters(length: Any, dtype: Any) -> tuple[Size, dtypes.DType]:
     element_type = dtypes.as_dtype(dtype)
     if not element_type.is_floating:
         raise errors.InvalidTypeError(f"a window must be floating, got dtype {element_type.name}")
-    return checked_size(length, "window_length"), element_type
+    return check_size(length, "window_length"), element_type
 
 
 def _double(value: Any) -> Output:

@@ -24,7 +24,7 @@ from weft_graph.ops.batch_scatter import batch_scatter_update
 from weft_graph.ops.gather import gather, gather_nd
 from weft_graph.variables.slices import VariableSlice, note_slice
 from weft_tensor import errors
-from weft_tensor.arguments import optional_function, unknown_argument
+from weft_tensor.arguments import check_optional_function, unknown_argument
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, TensorShape
 
@@ -376,9 +376,9 @@ class Variable(Operators, metaclass=_VariableMeta):
         """
         initial = self._initializer.inputs[1]  # guarded itself, unlike `initial_value`
         with self._graph.as_default(), self._graph.control_dependencies(None):
-            return self._initialized(initial)
+            return self._read_or_initial(initial)
 
-    def _initialized(self, initial: Output) -> Output:
+    def _read_or_initial(self, initial: Output) -> Output:
         """Return the variable's value, or `initial` if it is uninitialized."""
         raise NotImplementedError
 
@@ -545,7 +545,7 @@ class Variable(Operators, metaclass=_VariableMeta):
         self._aggregation = _member(VariableAggregation, aggregation, "aggregation")
         self._trainable = is_trainable(trainable, synchronization)
         self._caching_device = caching_device
-        self._constraint = optional_function(constraint, "constraint")
+        self._constraint = check_optional_function(constraint, "constraint")
 
     def _adopt_existing(self, existing: ExistingVariable) -> None:
         """Adopt the nodes of an existing variable."""

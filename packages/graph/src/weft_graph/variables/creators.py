@@ -95,7 +95,7 @@ def default_variable_creator(next_creator: Creator | None = None, **kwargs: Any)
     use_resource = kwargs.pop("use_resource", None)
     if use_resource is None:
         use_resource = _scope_use_resource()
-    with get_default_graph().scopes.lifted():
+    with get_default_graph().scopes.leave_contexts():
         return ResourceVariable(**kwargs) if use_resource else RefVariable(**kwargs)
 
 
@@ -104,7 +104,7 @@ def _scope_use_resource() -> bool:
     return _use_resource_by_default if scope_setting is None else scope_setting
 
 
-def _creating(outer: Creator, inner: Creator) -> Creator:
+def _chain_creators(outer: Creator, inner: Creator) -> Creator:
     def create(**kwargs: Any) -> Any:
         return outer(inner, **kwargs)
 
@@ -115,7 +115,7 @@ def _call_creators(**kwargs: Any) -> Any:
     """Return a variable from the innermost creator, which may call outer ones."""
     creator: Creator = default_variable_creator
     for outer in get_default_graph().scopes.variable_creators:
-        creator = _creating(outer, creator)
+        creator = _chain_creators(outer, creator)
     return creator(**kwargs)
 
 

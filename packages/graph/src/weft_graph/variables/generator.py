@@ -176,7 +176,7 @@ class Generator:
           >>> wf.random.Generator.from_key_counter(5, [0, 0], "philox").algorithm
           1
         """
-        return cls(state=_joined(key, counter), alg=alg)
+        return cls(state=_join_state(key, counter), alg=alg)
 
     @property
     def state(self) -> ResourceVariable:
@@ -203,7 +203,7 @@ class Generator:
 
     def reset_from_key_counter(self, key: Any, counter: Any) -> Any:
         """Return a node that replaces the state by that of `from_key_counter`."""
-        return self.reset(_joined(key, counter))
+        return self.reset(_join_state(key, counter))
 
     def skip(self, delta: Any) -> Output:
         """Advance the state as if `delta` numbers were generated; return the previous state.
@@ -241,7 +241,7 @@ class Generator:
         """
         with name_scope(name, "stateful_normal") as scope:
             draws = self._draw("StatefulStandardNormalV2", shape, dtype)
-            return _moved(draws, mean, stddev, scope)
+            return _scale_and_shift(draws, mean, stddev, scope)
 
     def truncated_normal(
         self,
@@ -259,7 +259,7 @@ class Generator:
         """
         with name_scope(name, "truncated_normal") as scope:
             draws = self._draw("StatefulTruncatedNormal", shape, dtype)
-            return _moved(draws, mean, stddev, scope)
+            return _scale_and_shift(draws, mean, stddev, scope)
 
     def uniform(
         self,
@@ -286,7 +286,7 @@ class Generator:
             if kind.is_integer:
                 return self._draw("StatefulUniformInt", shape, kind, low, high, name=scope)
             draws = self._draw("StatefulUniform", shape, kind)
-            return _moved(draws, low, out("Sub", [high, low]), scope)
+            return _scale_and_shift(draws, low, out("Sub", [high, low]), scope)
 
     def uniform_full_int(
         self, shape: Any, dtype: Any = dtypes.uint64, name: str | None = None
@@ -361,12 +361,12 @@ def _to_state(state: Any) -> Output:
     return value
 
 
-def _joined(key: Any, counter: Any) -> Output:
+def _join_state(key: Any, counter: Any) -> Output:
     parts = [convert_to_tensor(counter, dtypes.int64), [convert_to_tensor(key, dtypes.int64)]]
     return out("ConcatV2", [parts, 0])
 
 
-def _moved(draws: Output, mean: Any, scale: Any, name: str) -> Output:
+def _scale_and_shift(draws: Output, mean: Any, scale: Any, name: str) -> Output:
     """Return `draws` times `scale` plus `mean`."""
     dtype = draws.dtype
     scaled = out("Mul", [draws, convert_to_tensor(scale, dtype)])

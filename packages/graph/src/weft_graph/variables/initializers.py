@@ -37,9 +37,9 @@ from weft_graph.ir import builder
 from weft_graph.ir.node import Output
 from weft_graph.ops import random
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import number
+from weft_tensor.arguments import check_number
 from weft_tensor.dtypes import DType
-from weft_tensor.nesting import shown
+from weft_tensor.nesting import format_value
 from weft_tensor.promotion import nested_array
 from weft_tensor.shape import as_dims
 
@@ -85,7 +85,7 @@ def _accepts_partition_info(function: Callable[..., Any]) -> bool:
     return "partition_info" in parameters or inspect.Parameter.VAR_KEYWORD in kinds
 
 
-def _floating(dtype: Any) -> DType:
+def _require_floating(dtype: Any) -> DType:
     element_type = dtypes.as_dtype(dtype)
     if not element_type.is_floating:
         raise errors.InvalidTypeError(f"requires a floating type, got {element_type.name}")
@@ -99,7 +99,7 @@ def _sizes(shape: Any) -> list[int]:
     return [size for size in dims if size is not None]
 
 
-def _filled(shape: Any, value: Any, dtype: DType) -> Output:
+def _fill(shape: Any, value: Any, dtype: DType) -> Output:
     if isinstance(shape, Output):
         return builder.out("Fill", [shape, builder.convert_to_tensor(value, dtype)])
     sizes = _sizes(shape)
@@ -137,7 +137,7 @@ class Zeros(Initializer):
         """Return zeros of a shape."""
         element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
         zero: Any = False if element_type.is_bool else b"" if element_type is dtypes.string else 0
-        return _filled(shape, zero, element_type)
+        return _fill(shape, zero, element_type)
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
@@ -161,7 +161,7 @@ class Ones(Initializer):
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
         """Return ones of a shape."""
         element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
-        return _filled(shape, True if element_type.is_bool else 1, element_type)
+        return _fill(shape, True if element_type.is_bool else 1, element_type)
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
@@ -188,7 +188,7 @@ class Constant(Initializer):
     ) -> None:
         if not (np.isscalar(value) or isinstance(value, list | tuple | np.ndarray)):
             raise errors.InvalidTypeError(
-                f"value must be a number, list or array, got {shown(value)}"
+                f"value must be a number, list or array, got {format_value(value)}"
             )
         self.value = value
         self.dtype = dtypes.as_dtype(dtype)
@@ -201,7 +201,7 @@ class Constant(Initializer):
         element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
         verify = self._verify_shape if verify_shape is None else verify_shape
         if np.isscalar(self.value) and not verify:
-            return _filled(shape, self.value, element_type)
+            return _fill(shape, self.value, element_type)
         value = nested_array(self.value)
         if element_type.is_floating and value.dtype.kind in "iuf":
             value = value.astype(element_type.numpy)
@@ -275,7 +275,7 @@ class RandomNormal(Initializer):
         self.mean = mean
         self.stddev = stddev
         self.seed = seed
-        self.dtype = _floating(dtype)
+        self.dtype = _require_floating(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
         """Return random numbers of a shape."""
@@ -336,7 +336,7 @@ class UniformUnitScaling(Initializer):
     ) -> None:
         self.factor = factor
         self.seed = seed
-        self.dtype = _floating(dtype)
+        self.dtype = _require_floating(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
         """Return random numbers of a shape."""
@@ -380,7 +380,7 @@ class VarianceScaling(Initializer):
         dtype: Any = dtypes.float32,
     ) -> None:
         distribution = distribution.lower()
-        if not number(scale, "scale") > 0:
+        if not check_number(scale, "scale") > 0:
             raise errors.InvalidArgumentError(f"scale must be positive, got {scale}")
         if mode not in ("fan_in", "fan_out", "fan_avg"):
             raise errors.InvalidArgumentError(
@@ -395,7 +395,7 @@ class VarianceScaling(Initializer):
         self.mode = mode
         self.distribution = distribution
         self.seed = seed
-        self.dtype = _floating(dtype)
+        self.dtype = _require_floating(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
         """Return random numbers of a shape."""
@@ -440,7 +440,7 @@ def compute_fans(shape: Sequence[int]) -> tuple[float, float]:
     return field * shape[-2], field * shape[-1]
 
 
-class _Scaled(VarianceScaling):
+class _FixedVarianceScaling(VarianceScaling):
     """Base class of VarianceScaling initializers that are configured only by a seed and a dtype."""
 
     _scaling: tuple[float, str, str]
@@ -454,7 +454,7 @@ class _Scaled(VarianceScaling):
         return {"seed": self.seed, "dtype": self.dtype.name}
 
 
-class GlorotUniform(_Scaled):
+class GlorotUniform(_FixedVarianceScaling):
     """Initializer with uniform numbers of variance 2 / (inputs + outputs).
 
     Source: Glorot and Bengio, 2010.
@@ -471,7 +471,7 @@ class GlorotUniform(_Scaled):
     _scaling = (1.0, "fan_avg", "uniform")
 
 
-class GlorotNormal(_Scaled):
+class GlorotNormal(_FixedVarianceScaling):
     """Initializer with truncated normal numbers of variance 2 / (inputs + outputs).
 
     Args:
@@ -487,7 +487,7 @@ class GlorotNormal(_Scaled):
     _scaling = (1.0, "fan_avg", "truncated_normal")
 
 
-class HeUniform(_Scaled):
+class HeUniform(_FixedVarianceScaling):
     """Initializer with uniform numbers of variance 2 / inputs. Source: He et al., 2015.
 
     Args:
@@ -502,7 +502,7 @@ class HeUniform(_Scaled):
     _scaling = (2.0, "fan_in", "uniform")
 
 
-class HeNormal(_Scaled):
+class HeNormal(_FixedVarianceScaling):
     """Initializer with truncated normal numbers of variance 2 / inputs. Source: He et al., 2015.
 
     Args:
@@ -517,7 +517,7 @@ class HeNormal(_Scaled):
     _scaling = (2.0, "fan_in", "truncated_normal")
 
 
-class LecunUniform(_Scaled):
+class LecunUniform(_FixedVarianceScaling):
     """Initializer with uniform numbers of variance 1 / inputs.
 
     Args:
@@ -533,7 +533,7 @@ class LecunUniform(_Scaled):
     _scaling = (1.0, "fan_in", "uniform")
 
 
-class LecunNormal(_Scaled):
+class LecunNormal(_FixedVarianceScaling):
     """Initializer with truncated normal numbers of variance 1 / inputs.
 
     Args:
@@ -573,7 +573,7 @@ class Orthogonal(Initializer):
     ) -> None:
         self.gain = gain
         self.seed = seed
-        self.dtype = _floating(dtype)
+        self.dtype = _require_floating(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
         """Return a matrix of a shape; InvalidArgumentError for fewer than two axes."""
@@ -613,7 +613,7 @@ class Identity(Initializer):
 
     def __init__(self, gain: float = 1.0, dtype: Any = dtypes.float32) -> None:
         self.gain = gain
-        self.dtype = _floating(dtype)
+        self.dtype = _require_floating(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
         """Return the matrix of a shape; InvalidArgumentError unless it has two axes."""

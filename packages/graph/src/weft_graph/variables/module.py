@@ -66,7 +66,7 @@ class Module:
     @property
     def variables(self) -> tuple[Any, ...]:
         """All variables reachable from the attributes, in the order of attribute names."""
-        return tuple(member for member in self._reached() if isinstance(member, Variable))
+        return tuple(member for member in self._walk_attributes() if isinstance(member, Variable))
 
     @property
     def trainable_variables(self) -> tuple[Any, ...]:
@@ -81,7 +81,7 @@ class Module:
     @property
     def submodules(self) -> tuple[Module, ...]:
         """All modules reachable from the attributes, except itself."""
-        return tuple(member for member in self._reached() if isinstance(member, Module))
+        return tuple(member for member in self._walk_attributes() if isinstance(member, Module))
 
     @classmethod
     def with_name_scope(cls, method: _F) -> _F:
@@ -92,13 +92,13 @@ class Module:
         """
 
         @functools.wraps(method)
-        def inside(self: Module, *args: Any, **kwargs: Any) -> Any:
+        def call_in_scope(self: Module, *args: Any, **kwargs: Any) -> Any:
             with self.name_scope:
                 return method(self, *args, **kwargs)
 
-        return inside  # type: ignore[return-value]  # wraps keeps what callers see
+        return call_in_scope  # type: ignore[return-value]  # wraps keeps what callers see
 
-    def _reached(self) -> Iterator[Any]:
+    def _walk_attributes(self) -> Iterator[Any]:
         """Yield variables and modules without duplicates: direct ones first, then nested ones."""
         visited: set[int] = {id(self)}
         waiting: list[Any] = [vars(self)]

@@ -100,11 +100,11 @@ class PartitionedVariable(GraphElement):
 
     def _as_output(self, as_ref: bool = False) -> Output:
         if self._is_read_here():
-            return self._concatenated()
+            return self._concat_parts()
         if self._whole is None:
             graph = self.graph
             with graph.as_default(), graph.control_dependencies(None):
-                self._whole = self._concatenated()
+                self._whole = self._concat_parts()
         return self._whole
 
     def _is_read_here(self) -> bool:
@@ -118,7 +118,7 @@ class PartitionedVariable(GraphElement):
             for node in reads.updates(part.handle)
         )
 
-    def _concatenated(self) -> Output:
+    def _concat_parts(self) -> Output:
         name = f"{self._name}/ConcatPartitions/"
         with self.graph.name_scope(name):
             values = [part.value() for part in self._parts]

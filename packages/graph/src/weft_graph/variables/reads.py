@@ -179,7 +179,7 @@ def updates_inside(reference: Output, context: Context | None) -> list[Node]:
     ]
 
 
-def that_follow(nodes: Iterable[Node], earlier: Iterable[Node]) -> list[Node]:
+def filter_following(nodes: Iterable[Node], earlier: Iterable[Node]) -> list[Node]:
     """Return the `nodes` that run after one of `earlier`, through data or control edges."""
     candidates, sources = dict.fromkeys(nodes), list(earlier)
     return [node for node in candidates if _follows(node, sources)]

@@ -43,7 +43,7 @@ from weft_graph.variables import reads
 from weft_graph.variables.base import ExistingVariable, Variable, makers
 from weft_graph.variables.initial_values import guard_initial_value
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import function
+from weft_tensor.arguments import check_function
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, as_dims, is_fully_defined
 
@@ -51,7 +51,7 @@ from weft_tensor.shape import Dims, as_dims, is_fully_defined
 
 
 @contextmanager
-def building(graph: Graph, name: str | None) -> Iterator[str]:
+def variable_scope_of_nodes(graph: Graph, name: str | None) -> Iterator[str]:
     """Open the scope of a new variable's nodes, without control inputs and contexts.
 
     Yields: the variable's full name, which is unused.
@@ -72,7 +72,7 @@ def convert_initial_value(graph: Graph, full_name: str, initial_value: Any, dtyp
         if initial_value is None:
             raise errors.InvalidArgumentError("a variable needs an initial_value")
         return builder.convert_to_tensor(initial_value, dtype, name="initial_value")
-    function(initial_value, "initial_value", 0)
+    check_function(initial_value, "initial_value", 0)
     colocated = {"_class": (f"loc:@{full_name}",)}
     with graph.scopes.with_attrs(colocated), graph.name_scope("Initializer"), graph.device(None):
         return builder.convert_to_tensor(initial_value(), dtype, name="initial_value")
@@ -120,7 +120,7 @@ class RefVariable(Variable):
             return
         self._init_common(trainable, caching_device, constraint, synchronization, aggregation)
         graph = self._graph = get_default_graph()
-        with building(graph, name) as full_name:
+        with variable_scope_of_nodes(graph, name) as full_name:
             initial = convert_initial_value(graph, full_name, initial_value, dtype)
             self._initial_value = initial
             dims = variable_dims(initial, validate_shape, shape)
@@ -186,7 +186,7 @@ class RefVariable(Variable):
     def _can_follow_update(self, nodes: Sequence[Node]) -> bool:
         if any(node.graph is not self._graph for node in nodes):
             return True
-        return bool(reads.that_follow(nodes, reads.updates(self._variable)))
+        return bool(reads.filter_following(nodes, reads.updates(self._variable)))
 
     def read_value(self) -> Output:
         """Return a new snapshot, ordered by control dependencies."""
@@ -208,7 +208,7 @@ class RefVariable(Variable):
         """Return True if the variable has a value: bool, shape ()."""
         return state.is_variable_initialized(self._variable, name)
 
-    def _initialized(self, initial: Output) -> Output:
+    def _read_or_initial(self, initial: Output) -> Output:
         return builder.out("InitializedValue", [self, initial])
 
     def assign(

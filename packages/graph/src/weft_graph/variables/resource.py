@@ -13,7 +13,11 @@ from weft_graph.ir.traits import Role
 from weft_graph.ops import resource_state
 from weft_graph.variables.base import ExistingVariable, Variable, makers
 from weft_graph.variables.initial_values import guard_initial_value
-from weft_graph.variables.reference import building, convert_initial_value, variable_dims
+from weft_graph.variables.reference import (
+    convert_initial_value,
+    variable_dims,
+    variable_scope_of_nodes,
+)
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims
@@ -49,7 +53,7 @@ class ResourceVariable(Variable):
             return
         self._init_common(trainable, caching_device, constraint, synchronization, aggregation)
         graph = self._graph = get_default_graph()
-        with building(graph, name) as full_name:
+        with variable_scope_of_nodes(graph, name) as full_name:
             initial = convert_initial_value(graph, full_name, initial_value, dtype)
             self._initial_value = initial
             self._handle = resource_state.var_handle_op(
@@ -127,7 +131,7 @@ class ResourceVariable(Variable):
         """Return True if the variable has a value: bool, shape ()."""
         return resource_state.var_is_initialized_op(self._handle, name)
 
-    def _initialized(self, initial: Output) -> Output:
+    def _read_or_initial(self, initial: Output) -> Output:
         return builder.out("ResourceInitializedValue", [self._handle, initial])
 
     def value(self) -> Output:

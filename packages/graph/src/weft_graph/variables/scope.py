@@ -31,7 +31,7 @@ from weft_graph.ir.graph import Graph
 from weft_graph.variables.base import is_trainable
 from weft_graph.variables.store import VariableStore
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import optional_function, text
+from weft_tensor.arguments import check_optional_function, check_text
 
 
 class _ReuseMode:
@@ -175,7 +175,9 @@ class VariableScope:
         **settings: Any,
     ) -> Any:
         """Get a variable in this scope; see `weft_graph.variables.scope.get_variable`."""
-        full_name = f"{self.name}/{text(name, 'name')}" if self.name else text(name, "name")
+        full_name = (
+            f"{self.name}/{check_text(name, 'name')}" if self.name else check_text(name, "name")
+        )
         arguments: dict[str, Any] = {
             "initializer": initializer,
             "regularizer": regularizer,
@@ -186,13 +188,13 @@ class VariableScope:
         for key, value in arguments.items():
             if value is None and key in _DEFAULTS:
                 arguments[key] = getattr(self, key)
-        dtype = self._checked_dtype(dtype, initializer)
+        dtype = self._check_dtype(dtype, initializer)
         with get_default_graph().name_scope(None):
             return store.get_variable(
                 full_name, shape, dtype, reuse=self.reuse if reuse is None else reuse, **arguments
             )
 
-    def _checked_dtype(self, dtype: Any, initializer: Any) -> Any:
+    def _check_dtype(self, dtype: Any, initializer: Any) -> Any:
         constant = initializer is not None and not callable(initializer)
         if dtype is None:
             return None if constant else self.dtype
@@ -435,10 +437,10 @@ class variable_scope:  # noqa: N801 - TensorFlow's public name
             raise errors.InvalidTypeError(
                 f"name_or_scope must be a string or a VariableScope, got {name_or_scope!r}"
             )
-        optional_function(regularizer, "regularizer")
-        optional_function(partitioner, "partitioner")
-        optional_function(custom_getter, "custom_getter")
-        optional_function(constraint, "constraint")
+        check_optional_function(regularizer, "regularizer")
+        check_optional_function(partitioner, "partitioner")
+        check_optional_function(custom_getter, "custom_getter")
+        check_optional_function(constraint, "constraint")
         if reuse not in (None, False, True, AUTO_REUSE):
             raise errors.InvalidTypeError(
                 f"reuse must be True, False, None or AUTO_REUSE, got {reuse!r}"
@@ -551,7 +553,7 @@ def pure_variable_scope(
         original = name_or_scope if name_scope is None else name_scope
     store.open(name)
     outer = store.inner(name) if isinstance(name_or_scope, VariableScope) else {}
-    store.current = _derived(parent, name, reuse, original, settings)
+    store.current = _derive_scope(parent, name, reuse, original, settings)
     try:
         yield store.current
     finally:
@@ -561,7 +563,7 @@ def pure_variable_scope(
         store.current = before
 
 
-def _derived(
+def _derive_scope(
     parent: VariableScope, name: str, reuse: Any, name_scope: str, settings: dict[str, Any]
 ) -> VariableScope:
     scope_settings = {
@@ -569,18 +571,18 @@ def _derived(
         for key in _DEFAULTS
     }
     if settings.get("custom_getter") is not None and parent.custom_getter is not None:
-        scope_settings["custom_getter"] = _nested_getters(
+        scope_settings["custom_getter"] = _nest_getters(
             settings["custom_getter"], parent.custom_getter
         )
     return VariableScope(reuse, name=name, name_scope=name_scope, **scope_settings)
 
 
-def _nested_getters(inner: Callable[..., Any], outer: Callable[..., Any]) -> Callable[..., Any]:
+def _nest_getters(inner: Callable[..., Any], outer: Callable[..., Any]) -> Callable[..., Any]:
     def getter(getter: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        def through_outer(*inner_args: Any, **inner_kwargs: Any) -> Any:
+        def call_outer(*inner_args: Any, **inner_kwargs: Any) -> Any:
             return outer(getter, *inner_args, **inner_kwargs)
 
-        return inner(through_outer, *args, **kwargs)
+        return inner(call_outer, *args, **kwargs)
 
     return getter
 

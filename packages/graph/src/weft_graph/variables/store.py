@@ -28,7 +28,7 @@ from weft_graph.variables.partitioning import (
     part_slices,
 )
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import optional_function
+from weft_tensor.arguments import check_optional_function
 from weft_tensor.shape import TensorShape, as_dims, compatible_dims, format_dims, is_fully_defined
 
 
@@ -56,8 +56,8 @@ class VariableStore:
         **settings: Any,
     ) -> Any:
         """Return the variable with a full name, through `custom_getter` if there is one."""
-        optional_function(regularizer, "regularizer")
-        if optional_function(custom_getter, "custom_getter") is None:
+        check_optional_function(regularizer, "regularizer")
+        if check_optional_function(custom_getter, "custom_getter") is None:
             return self._true_getter(
                 name, shape, dtype, initializer, regularizer, reuse=reuse, **settings
             )
@@ -88,7 +88,7 @@ class VariableStore:
         partitioner: Any = None,
         **settings: Any,
     ) -> Any:
-        if optional_function(partitioner, "partitioner") is not None and shape != ():
+        if check_optional_function(partitioner, "partitioner") is not None and shape != ():
             return self.get_partitioned(
                 name, shape, dtype, initializer, regularizer, reuse, partitioner, **settings
             )
@@ -125,7 +125,7 @@ class VariableStore:
             _check_reuse(name, existing, shape, dtype, reuse)
             return existing
         if reuse is True:
-            raise errors.InvalidArgumentError(_missing(name, self.variables))
+            raise errors.InvalidArgumentError(_missing_variable_message(name, self.variables))
         value, dtype = _initial_value(name, shape, dtype, initializer, partition_info)
         variable = Variable(initial_value=value, name=name, dtype=dtype, **_drop_none(settings))
         self.variables[name] = variable
@@ -184,7 +184,7 @@ def _drop_none(settings: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if value is not None}
 
 
-def _missing(name: str, variables: dict[str, Any]) -> str:
+def _missing_variable_message(name: str, variables: dict[str, Any]) -> str:
     import difflib
 
     near = difflib.get_close_matches(name, variables, n=3)
@@ -197,11 +197,11 @@ def _missing(name: str, variables: dict[str, Any]) -> str:
 
 def _check_reuse(name: str, existing: Any, shape: Any, dtype: Any, reuse: Any) -> None:
     parts = getattr(existing, "_get_variable_list", None)
-    place = (existing if parts is None else parts()[0]).op.line
+    location = (existing if parts is None else parts()[0]).op.line
     if not reuse:
         raise errors.InvalidArgumentError(
             f"Variable {name} already exists, disallowed. Did you mean to set reuse=True or "
-            f"reuse=AUTO_REUSE in variable_scope? Originally defined at {place}"
+            f"reuse=AUTO_REUSE in variable_scope? Originally defined at {location}"
         )
     dims = as_dims(shape)
     if not compatible_dims(
@@ -209,13 +209,13 @@ def _check_reuse(name: str, existing: Any, shape: Any, dtype: Any, reuse: Any) -
     ):
         raise errors.InvalidArgumentError(
             f"Trying to share variable {name}, but specified shape {format_dims(dims)} and found "
-            f"shape {existing.shape}, originally defined at {place}"
+            f"shape {existing.shape}, originally defined at {location}"
         )
     if dtype is not None and dtypes.as_dtype(dtype).base_dtype is not existing.dtype.base_dtype:
         raise errors.InvalidTypeError(
             f"Trying to share variable {name}, but specified dtype "
             f"{dtypes.as_dtype(dtype).base_dtype.name} and found dtype "
-            f"{existing.dtype.base_dtype.name}, originally defined at {place}"
+            f"{existing.dtype.base_dtype.name}, originally defined at {location}"
         )
 
 
@@ -259,7 +259,7 @@ def _initial_value(
     if dims is not None and is_fully_defined(dims):
         base = dtypes.as_dtype(dtype).base_dtype
         sizes = [size for size in dims if size is not None]
-        return lambda: _initialized(name, initializer, sizes, base, partition_info), base
+        return lambda: _make_initial_value(name, initializer, sizes, base, partition_info), base
     if shape is None and _has_no_parameters(initializer):
         return initializer, None
     raise errors.InvalidArgumentError(
@@ -269,7 +269,7 @@ def _initial_value(
     )
 
 
-def _initialized(
+def _make_initial_value(
     name: str, initializer: Callable[..., Any], sizes: list[int], dtype: Any, partition_info: Any
 ) -> Any:
     try:

@@ -88,22 +88,26 @@ def get_varints(data: np.ndarray[Any, Any], number: int) -> tuple[np.ndarray[Any
 
 def slice_key(name: bytes, extents: Extents) -> bytes:
     """Return the key of a slice of a tensor."""
-    parts = [_ordered_number(0), _ordered_bytes(name), _ordered_number(len(extents))]
+    parts = [
+        _encode_ordered_number(0),
+        _encode_ordered_bytes(name),
+        _encode_ordered_number(len(extents)),
+    ]
     for start, length in extents:
-        parts += [_ordered_signed(start), _ordered_signed(length)]
+        parts += [_encode_ordered_signed(start), _encode_ordered_signed(length)]
     return b"".join(parts)
 
 
-def _ordered_number(value: int) -> bytes:
+def _encode_ordered_number(value: int) -> bytes:
     digits = value.to_bytes((value.bit_length() + 7) // 8, "big")
     return bytes([len(digits)]) + digits
 
 
-def _ordered_bytes(value: bytes) -> bytes:
+def _encode_ordered_bytes(value: bytes) -> bytes:
     return _SPECIAL.sub(lambda result: _ESCAPED[result[0]], value) + b"\x00\x01"
 
 
-def _ordered_signed(value: int) -> bytes:
+def _encode_ordered_signed(value: int) -> bytes:
     """Encode an integer in two's complement, preceded by the number of bytes in unary."""
     length = (value if value >= 0 else ~value).bit_length() // 7 + 1
     bits = value & ((1 << 8 * length) - 1)

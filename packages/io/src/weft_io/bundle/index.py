@@ -29,7 +29,7 @@ VERSION: Final = 1
 
 _HEADER: Final = b""
 _SLICE: Final = b"\x00"  # prefix of the keys of slices, but not of names
-_MOST_SHARDS: Final = 100_000  # the names of shards have five digits
+_MAX_SHARDS: Final = 100_000  # the names of shards have five digits
 _LARGEST: Final = 2**63
 _MAX_RANK: Final = 64  # NumPy's
 
@@ -151,7 +151,7 @@ class BundleIndex:
         for name, entry in self.tensors.items():
             key = name.encode()
             whole_entry = _to_proto(entry.dtype, entry.shape)
-            if entry.parts and entry.parts[0].region == Region.whole(entry.shape):
+            if entry.parts and entry.parts[0].region == Region.whole_tensor(entry.shape):
                 _fill(whole_entry, entry.parts[0])
             else:
                 for part in entry.parts:
@@ -209,7 +209,7 @@ def _header(item: tuple[bytes, bytes] | None) -> proto.BundleHeaderProto:
             "this reader "
             f"has version {VERSION}"
         )
-    if not 0 <= header.num_shards <= _MOST_SHARDS:
+    if not 0 <= header.num_shards <= _MAX_SHARDS:
         raise _MalformedError(f"the number of shards is invalid: {header.num_shards}")
     if header.endianness not in (0, 1):
         raise _MalformedError(f"the byte order must be 0 or 1, got {header.endianness}")
@@ -246,7 +246,9 @@ def _entry(
     label = f"tensor {_name(key)!r}"
     dtype, shape = _dtype(message.dtype, label), _shape(message, label)
     if not message.slices:
-        return Entry(dtype, shape, (_piece(message, Region.whole(shape), dtype, shards, label),))
+        return Entry(
+            dtype, shape, (_piece(message, Region.whole_tensor(shape), dtype, shards, label),)
+        )
     parts = []
     for item in message.slices:
         extents = [
@@ -311,7 +313,7 @@ def _region(extents: Extents, shape: Shape, label: str) -> Region:
         [full if size == -1 else size for (_, size), full in zip(extents, shape, strict=True)]
     )
     region = Region(start, sizes)
-    if min((*start, *sizes), default=0) < 0 or not region.within(shape):
+    if min((*start, *sizes), default=0) < 0 or not region.is_within(shape):
         raise _MalformedError(f"a slice of {label} is out of bounds: {list(start)}, {list(sizes)}")
     return region
 
@@ -336,13 +338,13 @@ def _piece(
 
 def _check_ranges_disjoint(tensors: Mapping[str, Entry]) -> None:
     """Check that no byte belongs to two tensors, so that file sizes bound allocations."""
-    places = sorted(
+    ranges = sorted(
         (part.shard, part.begin, part.end, name)
         for name, entry in tensors.items()
         for part in entry.parts
         if part.end > part.begin
     )
-    for before, after in pairwise(places):
+    for before, after in pairwise(ranges):
         if before[0] == after[0] and after[1] < before[2]:
             raise _MalformedError(f"tensors {before[3]!r} and {after[3]!r} share bytes")
 

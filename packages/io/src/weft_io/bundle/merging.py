@@ -13,9 +13,9 @@ from weft_io.checkpoint.index import index_path
 from weft_io.files import paths, systems
 from weft_io.files.storage import SAVING
 from weft_tensor import errors
-from weft_tensor.os_errors import reported
+from weft_tensor.os_errors import convert_os_errors
 
-_PLACE: Final = re.compile(r"(?P<base>.+)_temp_[0-9a-f]{32}", re.DOTALL)
+_TEMPORARY_PATH: Final = re.compile(r"(?P<base>.+)_temp_[0-9a-f]{32}", re.DOTALL)
 _PART: Final = re.compile(r"part-\d{5}-of-\d{5}\.(index|data-\d{5}-of-\d{5})")
 _PART_PREFIX: Final = re.compile(r"_temp_[0-9a-f]{32}/part-\d{5}-of-\d{5}$")
 _STEP: Final = re.compile(r"-\d+$")
@@ -59,7 +59,7 @@ def merge_bundles(
     index, sources = merge_indexes(index_path(destination), [index for _, index in result])
     directory, base = paths.split_prefix(destination)
     with (
-        reported("merging bundles into", destination),
+        convert_os_errors("merging bundles into", destination),
         NewBundle(destination, len(sources)) as new,
     ):
         for number, (shard, own) in enumerate(sources):
@@ -97,9 +97,9 @@ def _remove_abandoned(directory: str, base: str) -> None:
     system, inner = systems.locate(directory)
     stem = _STEP.sub("", base)
     for name, is_directory in system.list(inner):
-        match = _PLACE.fullmatch(name)
+        match = _TEMPORARY_PATH.fullmatch(name)
         if match is None or not is_directory or _STEP.sub("", match["base"]) != stem:
             continue
-        place = systems.locate(paths.join(directory, name))[1]
-        if all(_PART.fullmatch(name) or SAVING.match(name) for name, _ in system.list(place)):
-            system.remove_tree(place)
+        path = systems.locate(paths.join(directory, name))[1]
+        if all(_PART.fullmatch(name) or SAVING.match(name) for name, _ in system.list(path)):
+            system.remove_tree(path)

@@ -16,9 +16,9 @@ from weft_io.bundle.index import BundleIndex, Entry, shard_path
 from weft_io.checkpoint import journal
 from weft_io.checkpoint.index import index_path
 from weft_io.files import paths, systems
-from weft_io.files.storage import Writing
+from weft_io.files.storage import NewFile
 from weft_tensor import errors
-from weft_tensor.os_errors import reported
+from weft_tensor.os_errors import convert_os_errors
 
 _META: Final = ".meta"
 
@@ -43,7 +43,7 @@ class NewBundle:
         self._storage.make_directory(self._directory)
         with self._storage.locked(self._directory):
             journal.recover(self._directory)
-        self.shards = _unused_shard_count(prefix, shards)
+        self.shards = _choose_shard_count(prefix, shards)
         self._missing = set(range(self.shards))
         names = [shard_path(self._base, i, self.shards) for i in range(self.shards)]
         self._needed = {*names, self._base + _META}
@@ -57,9 +57,9 @@ class NewBundle:
             self._note.give_up()
 
     @contextmanager
-    def create(self, number: int) -> Iterator[Writing]:
+    def create(self, number: int) -> Iterator[NewFile]:
         """Write a shard."""
-        writing = self._storage.create(self._free(number))
+        writing = self._storage.create(self._find_free_path(number))
         try:
             yield writing
             writing.finish()
@@ -69,7 +69,7 @@ class NewBundle:
 
     def take(self, number: int, source: str) -> None:
         """Add a file of another bundle as a shard."""
-        system, target = systems.locate(self._free(number))
+        system, target = systems.locate(self._find_free_path(number))
         system.link(systems.locate(source)[1], target)
 
     def finish(self, tensors: Mapping[str, Entry], big_endian: bool) -> BundleIndex:
@@ -81,20 +81,20 @@ class NewBundle:
         storage = self._storage
         storage.sync_directory(self._directory)
         with storage.locked(self._directory):
-            replaced_files = journal.replaced_names(self._directory, self._base)
+            replaced_files = journal.list_replaced_names(self._directory, self._base)
             self._note.add(sorted(replaced_files - self._needed))
             storage.write_atomically(index.path, index.to_bytes())
             self._note.settle(self._needed)
         return index
 
-    def _free(self, number: int) -> str:
+    def _find_free_path(self, number: int) -> str:
         self._missing.discard(number)
         path = shard_path(self._prefix, number, self.shards)
         self._storage.remove(path)
         return path
 
 
-def _unused_shard_count(prefix: str, expected: int) -> int:
+def _choose_shard_count(prefix: str, expected: int) -> int:
     """Return a number of shards that differs from that of the bundle at `prefix`."""
     try:
         num_shards = read_bundle_index(prefix).shards
@@ -109,5 +109,5 @@ def read_bundle_index(prefix: str) -> BundleIndex:
     Raises: NotFoundError, DataLossError: the bundle does not exist, or its index is damaged.
     """
     path = index_path(paths.as_path(prefix))
-    with reported("reading", path):
+    with convert_os_errors("reading", path):
         return BundleIndex.from_bytes(paths.read_bytes(path), path)

@@ -19,7 +19,7 @@ from weft_io.checkpoint.assembly import assemble_boxes
 from weft_io.checkpoint.encoding import Array, Empty
 from weft_io.checkpoint.regions import Region, count
 from weft_io.files import paths
-from weft_io.files.storage import Reading
+from weft_io.files.storage import OpenedFile
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
@@ -69,7 +69,7 @@ def _parts(prefix: str, name: str, entry: Entry, box: Region) -> list[Piece]:
         raise errors.UnimplementedError(
             f"tensor {name!r} of {prefix} has type {entry.dtype.name}, which weft does not support"
         )
-    if len(entry.parts) == 1 and entry.parts[0].region == Region.whole(entry.shape):
+    if len(entry.parts) == 1 and entry.parts[0].region == Region.whole_tensor(entry.shape):
         return list(entry.parts)
     shared = [(part, part.region.overlap(box)) for part in entry.parts]
     result = [(part, overlap) for part, overlap in shared if overlap is not None]
@@ -84,7 +84,7 @@ def _parts(prefix: str, name: str, entry: Entry, box: Region) -> list[Piece]:
 class _Shard:
     """An open shard of a bundle."""
 
-    def __init__(self, path: str, file: Reading, swap: bool) -> None:
+    def __init__(self, path: str, file: OpenedFile, swap: bool) -> None:
         self._path = path
         self._file = file
         self._swap = swap
@@ -114,9 +114,9 @@ class _Shard:
         try:
             array, crc = decode_strings(data, part.region.shape)
         except MalformedError as cause:
-            place = part.begin + cause.position
+            offset = part.begin + cause.position
             raise errors.DataLossError(
-                f"{location} is damaged at byte {place}: {cause.what}"
+                f"{location} is damaged at byte {offset}: {cause.what}"
             ) from None
         _compare(location, part.crc, mask_crc(crc))
         return array

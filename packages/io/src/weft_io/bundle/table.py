@@ -88,18 +88,20 @@ class TableReader:
         start, before = 0, b""
         first = True
         for limit, value in self._block(index):
-            place, position = self._place(value, 0, len(value))
-            if position != len(value) or place.offset != start:
-                self._fail(start, f"the index has no block here; the next one is at {place.offset}")
-            start = place.end
+            handle, position = self._read_block_handle(value, 0, len(value))
+            if position != len(value) or handle.offset != start:
+                self._fail(
+                    start, f"the index has no block here; the next one is at {handle.offset}"
+                )
+            start = handle.end
             key = before
-            for key, item in self._block(place):
+            for key, item in self._block(handle):
                 if not first and key <= before:
-                    self._fail(place.offset, f"the key {key!r} comes after {before!r}")
+                    self._fail(handle.offset, f"the key {key!r} comes after {before!r}")
                 first, before = False, key
                 yield key, item
             if limit < key:
-                self._fail(place.offset, f"the index says that no key is above {limit!r}")
+                self._fail(handle.offset, f"the index says that no key is above {limit!r}")
         if start != self._metaindex.offset:
             self._fail(start, "the index has no block here")
 
@@ -111,8 +113,8 @@ class TableReader:
         begin, end = size - FOOTER, size - len(TABLE_MAGIC)
         if not is_table(data):
             self._fail(end, f"a table ends in {TABLE_MAGIC.hex()}, this file in {data[end:].hex()}")
-        metaindex, position = self._place(data, begin, end)
-        index, position = self._place(data, position, end)
+        metaindex, position = self._read_block_handle(data, begin, end)
+        index, position = self._read_block_handle(data, position, end)
         if data[position:end].strip(b"\0"):
             self._fail(position, "the rest of the footer must be zeros")
         if (metaindex.end, index.end) != (index.offset, begin):
@@ -122,16 +124,16 @@ class TableReader:
             pass
         return index
 
-    def _place(self, data: bytes, position: int, end: int) -> tuple[BlockHandle, int]:
+    def _read_block_handle(self, data: bytes, position: int, end: int) -> tuple[BlockHandle, int]:
         offset, position = get_varint(data, position, end)
         size, position = get_varint(data, position, end)
         return BlockHandle(offset, size), position
 
-    def _block(self, place: BlockHandle) -> Iterator[tuple[bytes, bytes]]:
+    def _block(self, handle: BlockHandle) -> Iterator[tuple[bytes, bytes]]:
         """Yield the keys and values of a block."""
-        data, (begin, size) = self._data, place
+        data, (begin, size) = self._data, handle
         end = begin + size
-        if place.end > len(data) - FOOTER or size < 2 * _U32.size:
+        if handle.end > len(data) - FOOTER or size < 2 * _U32.size:
             self._fail(begin, f"a block of {size} bytes does not fit here")
         kind = data[end]
         (stored,) = _U32.unpack_from(data, end + 1)
@@ -186,27 +188,27 @@ def table_bytes(items: Iterable[tuple[bytes, bytes]], block_size: int = 1 << 18)
       block_size: size in bytes at which a block ends; TensorFlow's by default.
     """
     result, index, block = bytearray(), _Block(1), _Block(16)
-    last, place = b"", b""
+    last, handle = b"", b""
     for key, value in items:
-        if place:
-            index.add(_separator_key(last, key), place)
-            place = b""
+        if handle:
+            index.add(_separator_key(last, key), handle)
+            handle = b""
         block.add(key, value)
         last = key
         if block.size >= block_size:
-            place = _finish(result, block)
+            handle = _finish(result, block)
             block = _Block(16)
     if block:
-        place = _finish(result, block)
-    if place:
-        index.add(_successor_key(last), place)
-    places = _finish(result, _Block(1)) + _finish(result, index)
-    return bytes(result + places.ljust(FOOTER - len(TABLE_MAGIC), b"\0") + TABLE_MAGIC)
+        handle = _finish(result, block)
+    if handle:
+        index.add(_successor_key(last), handle)
+    handles = _finish(result, _Block(1)) + _finish(result, index)
+    return bytes(result + handles.ljust(FOOTER - len(TABLE_MAGIC), b"\0") + TABLE_MAGIC)
 
 
 def _separator_key(low: bytes, high: bytes) -> bytes:
     """Return a short key that is at least `low` and below `high`."""
-    common = _common(low, high)
+    common = _common_prefix_length(low, high)
     if common < min(len(low), len(high)) and low[common] + 1 < high[common]:
         return low[:common] + bytes([low[common] + 1])
     return low
@@ -221,9 +223,9 @@ def _successor_key(key: bytes) -> bytes:
 def _finish(data: bytearray, block: _Block) -> bytes:
     """Append a block and its trailer; return its handle."""
     content = block.to_bytes() + bytes([_PLAIN])
-    place = put_varint(len(data)) + put_varint(len(content) - 1)
+    handle = put_varint(len(data)) + put_varint(len(content) - 1)
     data += content + _U32.pack(mask_crc(crc32c(content)))
-    return place
+    return handle
 
 
 class _Block:
@@ -249,7 +251,7 @@ class _Block:
             self._restarts.append(len(self._buffer))
             self._num_since_restart = 0
         elif self._num_since_restart:
-            shared = _common(self._last, key)
+            shared = _common_prefix_length(self._last, key)
         self._num_since_restart += 1
         self._last = key
         self._buffer += put_varint(shared) + put_varint(len(key) - shared) + put_varint(len(value))
@@ -260,7 +262,7 @@ class _Block:
         return bytes(self._buffer) + struct.pack(f"<{len(numbers)}I", *numbers)
 
 
-def _common(a: bytes, b: bytes) -> int:
+def _common_prefix_length(a: bytes, b: bytes) -> int:
     """Return the length of the common prefix of two keys."""
     limit = min(len(a), len(b))
     if a[:limit] == b[:limit]:

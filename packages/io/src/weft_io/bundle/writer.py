@@ -15,9 +15,9 @@ from weft_io.bundle.strings import encode_strings
 from weft_io.checkpoint.items import Item, WholeTensors
 from weft_io.checkpoint.regions import Region
 from weft_io.files import paths
-from weft_io.files.storage import Writing
+from weft_io.files.storage import NewFile
 from weft_tensor import dtypes, errors
-from weft_tensor.os_errors import reported
+from weft_tensor.os_errors import convert_os_errors
 
 _CHUNK: Final = 1 << 20
 
@@ -36,7 +36,7 @@ def write_bundle(prefix: str, items: Iterable[Item]) -> BundleIndex:
     prefix = paths.as_path(prefix)
     plan = _Plan(items)
     with (
-        reported("writing", prefix),
+        convert_os_errors("writing", prefix),
         NewBundle(prefix, len(plan.shards)) as new,
     ):
         for number, pieces in enumerate(plan.shards):
@@ -67,7 +67,7 @@ class _Plan:
                 raise errors.InvalidArgumentError(f"elements of {name!r} would be written twice")
         self.shards = [shards[number] for number in sorted(shards)] or [[]]
 
-    def write(self, writing: Writing, number: int, pieces: Sequence[tuple[Item, Region]]) -> None:
+    def write(self, writing: NewFile, number: int, pieces: Sequence[tuple[Item, Region]]) -> None:
         """Write the data of one shard."""
         position = 0
         for item, region in pieces:
@@ -84,7 +84,7 @@ class _Plan:
         }
 
 
-def _write_tensor(writing: Writing, item: Item) -> tuple[int, int]:
+def _write_tensor(writing: NewFile, item: Item) -> tuple[int, int]:
     """Write one tensor; return the number of its bytes and their checksum."""
     array = np.asarray(item.value)
     if item.dtype is dtypes.string:

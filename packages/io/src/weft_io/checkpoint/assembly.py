@@ -12,7 +12,7 @@ from weft_io.checkpoint.encoding import Array, Empty
 from weft_io.checkpoint.format import StoredPart, StoredTensor
 from weft_io.checkpoint.regions import Region
 from weft_tensor.dtypes import DType
-from weft_tensor.os_errors import reported
+from weft_tensor.os_errors import convert_os_errors
 
 
 class OpenShard(Protocol):
@@ -44,7 +44,7 @@ def assemble_boxes(
     boxes = [box for _, box in expected]
     for number, of_file in sorted(parts_by_shard.items()):
         names = list(dict.fromkeys(name for name, _ in of_file))
-        with reported("reading", prefix), open_file(number, names) as shard:
+        with convert_os_errors("reading", prefix), open_file(number, names) as shard:
             for (name, part), users in sorted(
                 of_file.items(), key=lambda request: request[0][1].begin
             ):
@@ -75,7 +75,7 @@ class _Targets:
     def fill(self, shard: OpenShard, name: str, part: StoredPart) -> None:
         """Read the part, in place if possible, and copy it to all boxes."""
         first, *others = self._users
-        value = shard.read(name, self._dtype, part, self._place(first, part))
+        value = shard.read(name, self._dtype, part, self._choose_buffer(first, part))
         if part.region == self._boxes[first]:
             self._results[first] = value
         else:
@@ -83,7 +83,7 @@ class _Targets:
         for user in others:
             self._copy(user, part, value)
 
-    def _place(self, user: int, part: StoredPart) -> Empty:
+    def _choose_buffer(self, user: int, part: StoredPart) -> Empty:
         box = self._boxes[user]
         if part.region == box:
             return self._empty

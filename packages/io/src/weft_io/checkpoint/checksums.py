@@ -63,7 +63,7 @@ def digest(kind: str = KIND) -> Digest:
     return _KINDS[kind]()
 
 
-def digest_like(text: str) -> Digest:
+def new_digest_like(text: str) -> Digest:
     """Return a new checksum of the same kind as one in text form."""
     return digest(text.partition(":")[0])
 

@@ -60,7 +60,7 @@ def stored_size(dtype: DType, shape: Shape) -> int | None:
     return None if dtype is dtypes.string else count(shape) * dtype.numpy.itemsize
 
 
-def stored_as(dtype: DType, shape: Shape, size: int) -> tuple[str, Shape]:
+def storage_type(dtype: DType, shape: Shape, size: int) -> tuple[str, Shape]:
     """Return the safetensors type name and shape to write to the shard's header."""
     name = _NAMES.get(dtype)
     return ("U8", (size,)) if name is None else (name, shape)

@@ -32,7 +32,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from weft_graph.ir.gc_pause import paused_gc
+from weft_graph.ir.gc_pause import pause_gc
 from weft_io.checkpoint import checksums, encoding, regions
 from weft_io.checkpoint.regions import Region, Shape
 from weft_tensor import dtypes, errors
@@ -166,7 +166,7 @@ class Index:
         """
         body = _verify(data, path)
         try:
-            with paused_gc():  # all that is made stays
+            with pause_gc():  # all that is made stays
                 return _index_from_json(json.loads(body))
         except (_MalformedError, ValueError, RecursionError) as cause:
             raise errors.DataLossError(f"{path} is malformed: {cause}") from cause
@@ -273,7 +273,7 @@ def _entry_from_json(name: str, data: Any, shards: Sequence[Shard]) -> Entry:
         raise _MalformedError(f"tensor {name!r} cannot have the type {dtype.name}")
     parts = []
     for item in items:
-        region = Region.whole(shape)
+        region = Region.whole_tensor(shape)
         if len(items) > 1:
             region = Region(
                 _shape(_field(item, "start", list)), _shape(_field(item, "shape", list))
@@ -302,12 +302,12 @@ def _part_from_json(
 
 def _check_ranges_disjoint(tensors: Mapping[str, Entry], number: int) -> None:
     """Check that no byte belongs to two tensors, so that file sizes bound allocations."""
-    places: list[list[tuple[int, int]]] = [[] for _ in range(number)]
+    ranges_by_shard: list[list[tuple[int, int]]] = [[] for _ in range(number)]
     for entry in tensors.values():
         for part in entry.parts:
             if part.end > part.begin:
-                places[part.shard].append((part.begin, part.end))
-    for ranges in places:
+                ranges_by_shard[part.shard].append((part.begin, part.end))
+    for ranges in ranges_by_shard:
         ranges.sort()
         if any(after[0] < before[1] for before, after in pairwise(ranges)):
             raise _MalformedError("the byte ranges of two tensors overlap")

@@ -56,7 +56,7 @@ class WholeTensors(dict[str, WholeTensor]):
         encoding.check_saveable(dtype, name)
         shape = tuple(value.shape)
         parsed = regions.parse_spec(spec)
-        full, region = (shape, Region.whole(shape)) if parsed is None else parsed
+        full, region = (shape, Region.whole_tensor(shape)) if parsed is None else parsed
         if region.shape != shape:
             raise errors.InvalidArgumentError(
                 f"{name!r}: the slice {spec!r} has shape {list(region.shape)}, "

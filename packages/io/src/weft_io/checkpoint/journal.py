@@ -80,7 +80,7 @@ class Journal:
 
 def recover(directory: str) -> None:
     """Clean up in `directory` after processes that died during saves. Raises: OSError."""
-    for result in paths.storage_of(directory).abandoned(directory):
+    for result in paths.storage_of(directory).find_abandoned(directory):
         if result.data.startswith(_FIRST_LINE):
             if settle(paths.join(directory, result.base), _names(result.data)):
                 result.remove()
@@ -142,7 +142,7 @@ def names_of(prefix: str) -> set[str]:
     return {base + suffix for suffix in (*suffixes, ".meta")}
 
 
-def replaced_names(directory: str, base: str) -> set[str]:
+def list_replaced_names(directory: str, base: str) -> set[str]:
     """Return the names of the files that a new checkpoint replaces, except the index.
 
     An unreadable index is replaced as well.

@@ -17,7 +17,7 @@ from weft_io.checkpoint.split_slots import Source, SplitSlot, find_split_slot, j
 from weft_io.files import paths
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
-from weft_tensor.os_errors import reported
+from weft_tensor.os_errors import convert_os_errors
 from weft_tensor.shape import Dims, compatible_dims, format_dims
 
 _ATTEMPTS: Final = 5
@@ -58,7 +58,7 @@ def read_index(prefix: str) -> CheckpointIndex:
     """
     path = index_path(prefix)
     try:
-        with reported("reading", path):
+        with convert_os_errors("reading", path):
             return parse_index(paths.read_bytes(path), path)
     except errors.NotFoundError as cause:
         raise CheckpointNotFoundError(
@@ -164,7 +164,7 @@ def _check(prefix: str, entry: StoredTensor | SplitSlot, expected: TensorRequest
             f"tensor {expected.name!r} of {prefix} must be {expected.dtype.base_dtype.name}, "
             f"got {entry.dtype.name}"
         )
-    full, box = (entry.shape, Region.whole(entry.shape)) if parsed is None else parsed
+    full, box = (entry.shape, Region.whole_tensor(entry.shape)) if parsed is None else parsed
     if full != entry.shape:
         raise errors.InvalidArgumentError(
             f"tensor {expected.name!r} of {prefix} must have shape {format_dims(full)}, "

@@ -19,11 +19,11 @@ class Region(NamedTuple):
     shape: Shape
 
     @staticmethod
-    def whole(shape: Shape) -> Region:
+    def whole_tensor(shape: Shape) -> Region:
         """Return the box of a whole tensor."""
         return Region((0,) * len(shape), shape)
 
-    def within(self, shape: Shape) -> bool:
+    def is_within(self, shape: Shape) -> bool:
         """Return True if the box is inside a tensor of that shape."""
         return len(self.start) == len(self.shape) == len(shape) and all(
             start + size <= full
@@ -74,7 +74,7 @@ def parse_spec(spec: str) -> tuple[Shape, Region] | None:
             f"each axis), got {spec!r}"
         ) from cause
     region = Region(start, shape)
-    if min((*full, *start, *shape), default=0) < 0 or not region.within(full):
+    if min((*full, *start, *shape), default=0) < 0 or not region.is_within(full):
         raise errors.InvalidArgumentError(f"the slice {spec!r} is outside the tensor")
     return full, region
 
@@ -91,7 +91,7 @@ def tiles(regions: Sequence[Region], shape: Shape) -> bool:
     """Return True if the boxes cover a tensor of that shape, each element once."""
     if len(regions) == 1 and regions[0].shape == shape and not any(regions[0].start):
         return True
-    if not all(region.within(shape) for region in regions):
+    if not all(region.is_within(shape) for region in regions):
         return False
     if sum(count(region.shape) for region in regions) != count(shape):
         return False

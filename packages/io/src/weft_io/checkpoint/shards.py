@@ -16,18 +16,18 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from weft_io.checkpoint import encoding
-from weft_io.checkpoint.checksums import checksum, digest, digest_like
+from weft_io.checkpoint.checksums import checksum, digest, new_digest_like
 from weft_io.checkpoint.encoding import Array, Empty
 from weft_io.checkpoint.index import Part, Shard, index_path
 from weft_io.checkpoint.regions import Region
 from weft_io.files import paths
-from weft_io.files.storage import Reading, Writing
+from weft_io.files.storage import NewFile, OpenedFile
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 
 _ALIGNMENT: Final = 64
 _SMALL: Final = 1 << 16  # tensors below this are gathered before they are written
-_GATHERED: Final = 1 << 22
+_WRITE_BUFFER_BYTES: Final = 1 << 22
 _CHUNK: Final = 1 << 20  # stays in the cache between its checksum and the file
 _RESERVED: Final = "__metadata__"
 
@@ -58,12 +58,12 @@ def write_shard(
     blobs = [encoding.encode(piece.value, piece.dtype) for piece in pieces]
     # Wide elements first: no gaps are allowed, and so everything stays aligned.
     order = sorted(range(len(pieces)), key=lambda i: -pieces[i].dtype.numpy.itemsize)
-    places = [(0, 0)] * len(pieces)
+    ranges = [(0, 0)] * len(pieces)
     position = 0
     for i in order:
-        places[i] = (position, position + len(blobs[i]))
-        position = places[i][1]
-    header = _header(pieces, places, order)
+        ranges[i] = (position, position + len(blobs[i]))
+        position = ranges[i][1]
+    header = _header(pieces, ranges, order)
     file = paths.storage_of(prefix).create(prefix + suffix)
     try:
         sums = _write(file, header, [blobs[i] for i in order])
@@ -74,29 +74,29 @@ def write_shard(
     sum_of = dict(zip(order, sums, strict=True))
     base = len(header)
     parts = [
-        Part(piece.region, number, base + places[i][0], base + places[i][1], sum_of[i])
+        Part(piece.region, number, base + ranges[i][0], base + ranges[i][1], sum_of[i])
         for i, piece in enumerate(pieces)
     ]
     return Shard(suffix, base + position, base, checksum(header)), parts
 
 
 def _header(
-    pieces: Sequence[Piece], places: Sequence[tuple[int, int]], order: Sequence[int]
+    pieces: Sequence[Piece], ranges: Sequence[tuple[int, int]], order: Sequence[int]
 ) -> bytes:
     table: dict[str, Any] = {_RESERVED: {"format": "weft-checkpoint"}}
     for i in order:
         name, dtype, region, _ = pieces[i]
         while name in table:  # further parts of one tensor
             name = f"{name}@{','.join(map(str, region.start))}"
-        begin, end = places[i]
-        kind, shape = encoding.stored_as(dtype, region.shape, end - begin)
+        begin, end = ranges[i]
+        kind, shape = encoding.storage_type(dtype, region.shape, end - begin)
         table[name] = {"dtype": kind, "shape": shape, "data_offsets": (begin, end)}
     text = json.dumps(table, separators=(",", ":")).encode()
     text += b" " * (-(len(text) + 8) % _ALIGNMENT)
     return len(text).to_bytes(8, "little") + text
 
 
-def _write(file: Writing, header: bytes, blobs: Sequence[memoryview]) -> list[str]:
+def _write(file: NewFile, header: bytes, blobs: Sequence[memoryview]) -> list[str]:
     """Write header and blobs; return the checksums of the blobs."""
     gathered = bytearray(header)
     sums: list[str] = []
@@ -104,7 +104,7 @@ def _write(file: Writing, header: bytes, blobs: Sequence[memoryview]) -> list[st
         if len(blob) < _SMALL:
             sums.append(checksum(blob))
             gathered += blob
-            if len(gathered) < _GATHERED:
+            if len(gathered) < _WRITE_BUFFER_BYTES:
                 continue
         file.write(gathered)
         gathered = bytearray()
@@ -114,7 +114,7 @@ def _write(file: Writing, header: bytes, blobs: Sequence[memoryview]) -> list[st
     return sums
 
 
-def _write_large(file: Writing, blob: memoryview) -> str:
+def _write_large(file: NewFile, blob: memoryview) -> str:
     result = digest()
     for start in range(0, len(blob), _CHUNK):
         chunk = blob[start : start + _CHUNK]
@@ -132,7 +132,7 @@ class ShardReader:
     Raises: DataLossError: the size or the header does not match the index.
     """
 
-    def __init__(self, path: str, shard: Shard, file: Reading) -> None:
+    def __init__(self, path: str, shard: Shard, file: OpenedFile) -> None:
         self._path = path
         self._file = file
         if file.size != shard.size:
@@ -179,7 +179,7 @@ class ShardReader:
           like: a checksum of the kind to compute.
         Returns: the number of bytes read, and their checksum.
         """
-        result = digest_like(like)
+        result = new_digest_like(like)
         num_done = 0
         while num_done < len(memory):
             chunk = memory[num_done : num_done + self._file.chunk]

@@ -63,7 +63,7 @@ def find_split_slot(tensors: Mapping[str, StoredTensor], name: str) -> SplitSlot
     former = _former_name(tensors, name)
     if former is not None:
         tensor = tensors[former]
-        return SplitSlot(tensor.dtype, tensor.shape, ((former, Region.whole(tensor.shape)),))
+        return SplitSlot(tensor.dtype, tensor.shape, ((former, Region.whole_tensor(tensor.shape)),))
     variable, slash, slot = name.rpartition("/")
     while slash:
         stored = variable if variable in tensors else _former_name(tensors, variable)

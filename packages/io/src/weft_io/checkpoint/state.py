@@ -30,8 +30,8 @@ from weft_io.checkpoint.index import index_path
 from weft_io.checkpoint.reader import CheckpointNotFoundError, CheckpointReader
 from weft_io.files import checked, paths
 from weft_tensor import errors
-from weft_tensor.arguments import text
-from weft_tensor.os_errors import reported
+from weft_tensor.arguments import check_text
+from weft_tensor.os_errors import convert_os_errors
 
 if TYPE_CHECKING:
     from weft_graph import proto
@@ -142,7 +142,7 @@ def update_checkpoint_state(
     )
     path = state_path(save_dir, latest_filename)
     storage = paths.storage_of(save_dir)
-    with reported("writing", path), storage.locked(save_dir or "."):
+    with convert_os_errors("writing", path), storage.locked(save_dir or "."):
         storage.write_atomically(path, _to_bytes(message))
 
 
@@ -151,7 +151,7 @@ def state_path(directory: str, latest_filename: str | None = None) -> str:
 
     Raises: InvalidTypeError, InvalidArgumentError: `latest_filename` is not a file name.
     """
-    name = STATE_FILE if latest_filename is None else text(latest_filename, "latest_filename")
+    name = STATE_FILE if latest_filename is None else check_text(latest_filename, "latest_filename")
     if not name or paths.base_name(name) != name:
         raise errors.InvalidArgumentError(
             f"latest_filename must be a name without directories, got {name!r}"
@@ -163,7 +163,7 @@ def _to_bytes(message: proto.CheckpointState) -> bytes:
     from google.protobuf import text_format
 
     untyped: Any = message
-    return checked.TEXT.sealed(text_format.MessageToString(untyped).encode())
+    return checked.TEXT.add_checksum(text_format.MessageToString(untyped).encode())
 
 
 def _from_bytes(data: bytes, path: str) -> proto.CheckpointState:
@@ -201,7 +201,7 @@ def get_checkpoint_state(
     """
     checkpoint_dir = paths.as_path(checkpoint_dir)
     path = state_path(checkpoint_dir, latest_filename)
-    with reported("reading", path):
+    with convert_os_errors("reading", path):
         try:
             data = paths.read_bytes(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -236,13 +236,13 @@ def latest_checkpoint(checkpoint_dir: str, latest_filename: str | None = None) -
         return None
     newest = message.model_checkpoint_path
     for path in [newest, *reversed(message.all_model_checkpoint_paths)]:
-        for place in (path, paths.join(checkpoint_dir, paths.base_name(path))):
-            if checkpoint_exists(place):
+        for candidate in (path, paths.join(checkpoint_dir, paths.base_name(path))):
+            if checkpoint_exists(candidate):
                 if path != newest:
                     _log.warning(
-                        "%s does not exist; using the checkpoint before it, %s", newest, place
+                        "%s does not exist; using the checkpoint before it, %s", newest, candidate
                     )
-                return place
+                return candidate
     _log.warning("none of the checkpoints that %s names exists", state_path(checkpoint_dir))
     return None
 
@@ -281,7 +281,7 @@ def get_checkpoint_mtimes(checkpoint_prefixes: Sequence[str]) -> list[float]:
     for prefix in checkpoint_prefixes:
         try:
             path = index_path(paths.as_path(prefix))
-            times.append(paths.storage_of(path).written_at(path))
+            times.append(paths.storage_of(path).modification_time(path))
         except FileNotFoundError:
             continue
     return times
@@ -380,5 +380,5 @@ def load_variable(ckpt_dir_or_file: str, name: str) -> Any:
       >>> wf.train.load_variable(prefix, "step")
       np.int32(7)
     """
-    name = text(name, "the name of a variable").removesuffix(":0")
+    name = check_text(name, "the name of a variable").removesuffix(":0")
     return load_checkpoint(ckpt_dir_or_file).get_tensor(name)

@@ -14,7 +14,7 @@ from weft_io.checkpoint.index import Index, shard_suffixes
 from weft_io.checkpoint.regions import Region
 from weft_io.checkpoint.shards import ShardReader, open_shard_file
 from weft_tensor import errors
-from weft_tensor.os_errors import reported
+from weft_tensor.os_errors import convert_os_errors
 
 
 class WeftFormat:
@@ -55,7 +55,7 @@ class WeftFormat:
             names = list(dict.fromkeys([name for name, _, _ in reversed(left)]))
             try:
                 with (
-                    reported("reading", prefix),
+                    convert_os_errors("reading", prefix),
                     open_shard_file(prefix, shard, names) as reader,
                 ):
                     while left:

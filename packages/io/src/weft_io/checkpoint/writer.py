@@ -18,7 +18,7 @@ from weft_io.checkpoint.shards import Piece, write_shard
 from weft_io.files import paths
 from weft_io.files.storage import new_save_id
 from weft_tensor import errors
-from weft_tensor.os_errors import reported
+from weft_tensor.os_errors import convert_os_errors
 
 
 def write_checkpoint(prefix: str, items: Sequence[Item]) -> Index:
@@ -41,7 +41,7 @@ def write_checkpoint(prefix: str, items: Sequence[Item]) -> Index:
     save = new_save_id()
     suffixes = [shard_suffix(i, len(plan.shards), save) for i in range(len(plan.shards))]
     storage = paths.storage_of(directory)
-    with reported("saving", prefix):
+    with convert_os_errors("saving", prefix):
         storage.make_directory(directory)
         with storage.locked(directory):
             journal.recover(directory)
@@ -54,7 +54,7 @@ def write_checkpoint(prefix: str, items: Sequence[Item]) -> Index:
             index = plan.index(save, written)
             storage.sync_directory(directory)
             with storage.locked(directory):
-                note.add(journal.replaced_names(directory, base) - {base + ".meta"})
+                note.add(journal.list_replaced_names(directory, base) - {base + ".meta"})
                 storage.write_atomically(index_path(prefix), index.to_bytes())
                 note.settle({base + suffix for suffix in suffixes} | {base + ".meta"})
         except BaseException:  # because the files have to go, whatever stopped the save
@@ -72,11 +72,11 @@ def remove_checkpoint(prefix: str, further_names: Iterable[str] = ()) -> None:
     """
     directory, base = paths.split_prefix(prefix)
     storage = paths.storage_of(directory)
-    with reported("removing", prefix):
+    with convert_os_errors("removing", prefix):
         if not storage.is_directory(directory):
             return
         with storage.locked(directory):
-            named = journal.replaced_names(directory, base) | set(further_names)
+            named = journal.list_replaced_names(directory, base) | set(further_names)
             present = sorted(named & set(storage.names(directory)))
             if not present and not paths.exists(index_path(prefix)):
                 return
@@ -116,8 +116,8 @@ class _Plan:
     def index(self, save: str, written: Sequence[tuple[Shard, list[Part]]]) -> Index:
         """Return the index of the shards once they are written."""
         parts: dict[str, list[Part]] = {name: [] for name in self._wholes}
-        for pieces, (_, places) in zip(self.shards, written, strict=True):
-            for piece, part in zip(pieces, places, strict=True):
+        for pieces, (_, ranges) in zip(self.shards, written, strict=True):
+            for piece, part in zip(pieces, ranges, strict=True):
                 parts[piece.name].append(part)
         tensors = {name: Entry(*self._wholes[name], parts[name]) for name in sorted(parts)}
         return Index(save, [shard for shard, _ in written], tensors)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft_io.codecs.claims import check_size, decoding
+from weft_io.codecs.claims import check_size, convert_decoder_errors
 from weft_tensor import errors
 
 Array = np.ndarray[Any, Any]
@@ -23,7 +23,7 @@ def decode_bmp(data: bytes, channels: int) -> Array:
     Returns: uint8, shape (height, width, channels).
     Raises: InvalidArgumentError: the bytes cannot be decoded, or have another number of channels.
     """
-    with decoding("BMP", len(data)):
+    with convert_decoder_errors("BMP", len(data)):
         if data[:2] != SIGNATURE:
             raise ValueError("the signature is wrong")
         start, _, width, signed_height, _, bits = struct.unpack_from("<IIiiHH", data, 10)

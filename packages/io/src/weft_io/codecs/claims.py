@@ -8,7 +8,7 @@ from typing import Final
 
 from weft_tensor import errors
 
-MOST_BYTES: Final = 1 << 29
+MAX_BYTES: Final = 1 << 29
 """The upper limit of the decoded size of an image, in bytes."""
 
 
@@ -25,9 +25,9 @@ def check_size(kind: str, width: int, height: int, depth: int, available: int | 
         raise errors.InvalidArgumentError(
             f"a {kind} image must have pixels, the header claims {height} by {width}"
         )
-    if width * height * depth >= MOST_BYTES:
+    if width * height * depth >= MAX_BYTES:
         raise errors.InvalidArgumentError(
-            f"a {kind} image must take less than {MOST_BYTES} bytes, the header claims {height} by "
+            f"a {kind} image must take less than {MAX_BYTES} bytes, the header claims {height} by "
             f"{width} pixels of {depth}"
         )
     if available is not None and width * height > available:
@@ -38,7 +38,7 @@ def check_size(kind: str, width: int, height: int, depth: int, available: int | 
 
 
 @contextmanager
-def decoding(kind: str, size: int) -> Iterator[None]:
+def convert_decoder_errors(kind: str, size: int) -> Iterator[None]:
     """Convert any exception of a decoder inside the block to InvalidArgumentError."""
     try:
         yield

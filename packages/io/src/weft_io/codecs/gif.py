@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft_io.codecs.claims import check_size, decoding
+from weft_io.codecs.claims import check_size, convert_decoder_errors
 from weft_tensor import errors
 
 Array = np.ndarray[Any, Any]
@@ -42,7 +42,7 @@ def decode_gif(data: bytes, only_first: bool = False) -> Array:
     Returns: uint8, shape (frames, height, width, 3).
     Raises: InvalidArgumentError: the bytes cannot be decoded.
     """
-    with decoding("GIF", len(data)):
+    with convert_decoder_errors("GIF", len(data)):
         frames = list(_complete(data))
         width = max(frame.width for frame in frames)
         height = max(frame.height for frame in frames)

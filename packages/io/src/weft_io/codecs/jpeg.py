@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft_io.codecs.claims import check_size, decoding
+from weft_io.codecs.claims import check_size, convert_decoder_errors
 from weft_tensor import errors
 
 Array = np.ndarray[Any, Any]
@@ -22,7 +22,7 @@ _XMP: Final = b"http://ns.adobe.com/xap/1.0/\0"
 _INFLATED: Final = 1 << 13
 """Upper bound of pixels per compressed byte."""
 _DEPTHS: Final = {"Gray": 1, "YCbCr": 3, "RGB": 3}
-_LEAST_SCALED: Final = 16
+_MIN_SCALED_SIZE: Final = 16
 """Smallest image size for which the sizes at all scales of libjpeg differ."""
 
 
@@ -63,7 +63,7 @@ def decode_jpeg(
     Returns: uint8, shape (height, width, channels).
     Raises: InvalidArgumentError: the bytes cannot be decoded.
     """
-    with decoding("JPEG", len(data)):
+    with convert_decoder_errors("JPEG", len(data)):
         flags = {
             "fastdct": fast_dct,
             "fastupsample": not fancy_upscaling,
@@ -88,7 +88,7 @@ def _decode_usual(
     height, width, depth = header
     available = len(data) * _INFLATED if flags["strict"] else None
     check_size("JPEG", width, height, depth, available)
-    if ratio > 1 and min(height, width) < _LEAST_SCALED:
+    if ratio > 1 and min(height, width) < _MIN_SCALED_SIZE:
         return None
     expected = channels or depth
     shape = -(-height // ratio), -(-width // ratio), expected
@@ -172,7 +172,7 @@ def jpeg_shape(data: bytes) -> tuple[int, int, int]:
     header = _read_header(data)
     if header is not None:
         return header
-    with decoding("JPEG", len(data)):
+    with convert_decoder_errors("JPEG", len(data)):
         from PIL import JpegImagePlugin
 
         image = JpegImagePlugin.JpegImageFile(io.BytesIO(data))

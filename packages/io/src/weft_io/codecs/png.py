@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from isal import isal_zlib
 
-from weft_io.codecs.claims import check_size, decoding
+from weft_io.codecs.claims import check_size, convert_decoder_errors
 from weft_tensor import errors
 
 Array = np.ndarray[Any, Any]
@@ -72,7 +72,7 @@ def decode_png(data: bytes, channels: int, bits: int) -> Array:
     Returns: uint8 or uint16, shape (height, width, channels).
     Raises: InvalidArgumentError: the bytes cannot be decoded.
     """
-    with decoding("PNG", len(data)):
+    with convert_decoder_errors("PNG", len(data)):
         chunks = _read(data)
         pixels = _samples(chunks)
         pixels = _convert_channels(pixels, chunks, channels or _file_channels(chunks))

@@ -12,7 +12,7 @@ from weft_tensor import errors
 Array = np.ndarray[Any, Any]
 
 _HEADER: Final = struct.Struct("<4sI4s4sIHHIIHH4sI")
-_MOST: Final = (1 << 32) - 1
+_MAX_BYTES: Final = (1 << 32) - 1
 
 
 def encode_wav(samples: Array, rate: int) -> bytes:
@@ -28,11 +28,11 @@ def encode_wav(samples: Array, rate: int) -> bytes:
     data, frame = frames * channels * 2, channels * 2
     if not 0 < channels < 1 << 15:
         raise errors.InvalidArgumentError(f"channels must be from 1 to 32767, got {channels}")
-    if not 0 < rate * frame <= _MOST:
+    if not 0 < rate * frame <= _MAX_BYTES:
         raise errors.InvalidArgumentError(
             f"{channels} channels at a rate of {rate} do not fit into a WAV file"
         )
-    if data + _HEADER.size - 8 > _MOST:
+    if data + _HEADER.size - 8 > _MAX_BYTES:
         raise errors.InvalidArgumentError(
             f"{frames} frames of {channels} channels do not fit into a WAV file (4 GiB at most)"
         )

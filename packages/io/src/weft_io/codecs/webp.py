@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft_io.codecs.claims import check_size, decoding
+from weft_io.codecs.claims import check_size, convert_decoder_errors
 
 Array = np.ndarray[Any, Any]
 
@@ -24,7 +24,7 @@ def decode_webp(data: bytes, channels: int, only_first: bool = False) -> Array:
     Returns: uint8, shape (frames, height, width, channels).
     Raises: InvalidArgumentError: the bytes cannot be decoded.
     """
-    with decoding("WebP", len(data)):
+    with convert_decoder_errors("WebP", len(data)):
         from PIL import WebPImagePlugin
 
         image = WebPImagePlugin.WebPImageFile(io.BytesIO(data))

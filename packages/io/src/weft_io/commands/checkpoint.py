@@ -31,33 +31,33 @@ _STATISTICS = ("min", "max", "mean", "std", "zeros", "nan/inf")
 def add(parser: argparse.ArgumentParser) -> None:
     """Inspect, compare and verify checkpoints, weft's and TensorFlow's."""
     actions = parser.add_subparsers(metavar="ACTION", required=True)
-    place = "prefix or index file of a checkpoint, or a directory, for its latest; may be a URL"
+    help_text = "prefix or index file of a checkpoint, or a directory, for its latest; may be a URL"
 
     result = actions.add_parser("inspect", help="list names, dtypes, shapes, sizes and statistics")
-    result.add_argument("path", help=place)
+    result.add_argument("path", help=help_text)
     result.add_argument(
         "-s",
         "--statistics",
         action="store_true",
         help="also read the values and print their statistics",
     )
-    _add_common(result, inspect)
+    _add_common_arguments(result, inspect)
 
     result = actions.add_parser(
         "compare", help="list added, removed and changed tensors; exit code 1 if any"
     )
-    result.add_argument("path", help=place)
+    result.add_argument("path", help=help_text)
     result.add_argument("other", help="the other checkpoint")
     result.add_argument("--atol", type=float, default=0.0, help="absolute difference to ignore")
     result.add_argument("--rtol", type=float, default=0.0, help="relative difference to ignore")
-    _add_common(result, compare)
+    _add_common_arguments(result, compare)
 
     result = actions.add_parser("verify", help="verify all checksums; exit code 1 if damaged")
-    result.add_argument("path", help=place)
-    _add_common(result, verify, names=False)
+    result.add_argument("path", help=help_text)
+    _add_common_arguments(result, verify, names=False)
 
 
-def _add_common(parser: argparse.ArgumentParser, run: Any, names: bool = True) -> None:
+def _add_common_arguments(parser: argparse.ArgumentParser, run: Any, names: bool = True) -> None:
     if names:
         parser.add_argument(
             "-n",

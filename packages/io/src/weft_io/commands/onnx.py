@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from weft_io.onnx.survey import Survey
 
-_MOST_RANDOM: Final = 10**8
+_MAX_RANDOM_ELEMENTS: Final = 10**8
 """Largest number of elements of a randomly generated input."""
 
 
@@ -63,7 +63,7 @@ def inspect(arguments: argparse.Namespace) -> int:
     output = Output(arguments.plain)
     weights = {item.name for item in model.graph.initializer}
 
-    def described(kind: str, values: Sequence[ValueInfoProto]) -> list[list[str]]:
+    def describe_values(kind: str, values: Sequence[ValueInfoProto]) -> list[list[str]]:
         rows = []
         for value in values:
             if value.name not in weights:
@@ -74,7 +74,9 @@ def inspect(arguments: argparse.Namespace) -> int:
 
     versions = ", ".join(f"{i.domain or 'ai.onnx'} {i.version}" for i in model.opset_import)
     rows = [["file", "", f"{Path(arguments.path).stat().st_size:,} bytes, {versions}"]]
-    rows += described("input", model.graph.input) + described("output", model.graph.output)
+    rows += describe_values("input", model.graph.input) + describe_values(
+        "output", model.graph.output
+    )
     rows.append(["parameters", "", f"{_num_parameters(survey):,}"])
     counts = Counter({op: len(nodes) for op, nodes in survey.nodes.items()})
     rows += [["op", op, str(count)] for op, count in counts.most_common()]
@@ -124,7 +126,7 @@ def _select_named(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _value(text: str, place: Any) -> Any:
+def _value(text: str, spec: Any) -> Any:
     if text.startswith("@"):
         try:
             return np.load(text[1:], allow_pickle=False)
@@ -132,30 +134,30 @@ def _value(text: str, place: Any) -> Any:
             raise errors.InvalidArgumentError(f"cannot read {text[1:]!r}: {error}") from error
     parts = text.split(",")
     try:
-        if place.dtype.is_integer:
-            values = np.array([_parse_integer(part) for part in parts], place.dtype.numpy)
+        if spec.dtype.is_integer:
+            values = np.array([_parse_integer(part) for part in parts], spec.dtype.numpy)
         else:
-            values = np.array(parts if place.dtype.numpy.kind == "O" else [*map(float, parts)])
+            values = np.array(parts if spec.dtype.numpy.kind == "O" else [*map(float, parts)])
     except OverflowError:
         raise errors.InvalidArgumentError(
-            f"an input of {place.dtype.name} must be whole numbers of {place.dtype.min} to "
-            f"{place.dtype.max}, got {text!r}"
+            f"an input of {spec.dtype.name} must be whole numbers of {spec.dtype.min} to "
+            f"{spec.dtype.max}, got {text!r}"
         ) from None
     except ValueError:
-        kind = "whole numbers" if place.dtype.is_integer else "numbers"
+        kind = "whole numbers" if spec.dtype.is_integer else "numbers"
         raise errors.InvalidArgumentError(
-            f"an input of {place.dtype.name} must be {kind}, got {text!r}"
+            f"an input of {spec.dtype.name} must be {kind}, got {text!r}"
         ) from None
-    values = values.astype(place.dtype.numpy) if values.dtype.kind == "f" else values
-    if place.dims is None:
+    values = values.astype(spec.dtype.numpy) if values.dtype.kind == "f" else values
+    if spec.dims is None:
         return values
-    if values.size == 1 and None not in place.dims:
-        return np.full(place.dims, values[0])
+    if values.size == 1 and None not in spec.dims:
+        return np.full(spec.dims, values[0])
     try:
-        return values.reshape([-1 if size is None else size for size in place.dims])
+        return values.reshape([-1 if size is None else size for size in spec.dims])
     except ValueError:
         raise errors.InvalidArgumentError(
-            f"an input of shape {format_dims(place.dims)} must be one number, as many as it has "
+            f"an input of shape {format_dims(spec.dims)} must be one number, as many as it has "
             f"elements, or @FILE.npy, got {values.size}"
         ) from None
 
@@ -174,22 +176,22 @@ def _parse_integer(text: str) -> int:
     return int(number)
 
 
-def _random(name: str, place: Any, random: np.random.Generator) -> Any:
+def _random(name: str, spec: Any, random: np.random.Generator) -> Any:
     """Return random values for an omitted input; unknown sizes are 1.
 
     Raises: InvalidArgumentError: random values of its type are not supported.
     """
-    if place.dims is None or place.dtype.numpy.kind == "O":
+    if spec.dims is None or spec.dtype.numpy.kind == "O":
         raise errors.InvalidArgumentError(f"the input {name!r} must be given: --input {name}=…")
-    sizes = [1 if size is None else size for size in place.dims]
-    if prod(sizes) > _MOST_RANDOM:
+    sizes = [1 if size is None else size for size in spec.dims]
+    if prod(sizes) > _MAX_RANDOM_ELEMENTS:
         raise errors.InvalidArgumentError(
-            f"the input {name!r} of shape {format_dims(place.dims)} must be passed with --input: "
+            f"the input {name!r} of shape {format_dims(spec.dims)} must be passed with --input: "
             "it is too large for random values"
         )
-    if place.dtype.is_integer or place.dtype.is_bool:
-        return random.integers(0, 2, sizes).astype(place.dtype.numpy)
-    return random.standard_normal(sizes).astype(place.dtype.numpy)
+    if spec.dtype.is_integer or spec.dtype.is_bool:
+        return random.integers(0, 2, sizes).astype(spec.dtype.numpy)
+    return random.standard_normal(sizes).astype(spec.dtype.numpy)
 
 
 def _show(result: Mapping[str, Any]) -> None:

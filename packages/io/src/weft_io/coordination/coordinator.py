@@ -15,7 +15,7 @@ from typing import Any
 
 from weft_io.arguments import to_list
 from weft_tensor import errors
-from weft_tensor.arguments import function, number
+from weft_tensor.arguments import check_function, check_number
 
 _log = logging.getLogger("weft")
 
@@ -71,7 +71,7 @@ class Coordinator:
 
     def wait_for_stop(self, timeout: float | None = None) -> bool:
         """Wait until a stop is requested, at most `timeout` seconds; return True if it was."""
-        return self._stop.wait(None if timeout is None else number(timeout, "timeout"))
+        return self._stop.wait(None if timeout is None else check_number(timeout, "timeout"))
 
     def request_stop(self, ex: BaseException | ExcInfo | None = None) -> None:
         """Request all threads to stop.
@@ -145,7 +145,7 @@ class Coordinator:
         for thread in threads_to_join:
             _check_thread(thread)
         if stop_grace_period_secs is not None:
-            number(stop_grace_period_secs, "stop_grace_period_secs")
+            check_number(stop_grace_period_secs, "stop_grace_period_secs")
         with self._lock:
             waited = [*self._registered, *threads_to_join]
         _wait(waited, lambda pause: self._stop.wait(pause), None)
@@ -242,9 +242,9 @@ class LooperThread(threading.Thread):
         if target is None and (args or kwargs):
             raise errors.InvalidArgumentError("'args' and 'kwargs' need a 'target'")
         if timer_interval_secs is not None:
-            number(timer_interval_secs, "timer_interval_secs")
+            check_number(timer_interval_secs, "timer_interval_secs")
         if target is not None:
-            function(target, "target")
+            check_function(target, "target")
         super().__init__(daemon=True)
         self._coord = coord
         self._interval = timer_interval_secs

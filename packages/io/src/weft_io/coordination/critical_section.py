@@ -102,7 +102,7 @@ class CriticalSection:
             with control_dependencies([lock]):
                 built = fn()
             body = self._graph.nodes[before:]
-            self._wait_for_outside(lock.op, body)
+            self._wait_for_outer_inputs(lock.op, body)
             resources = _resources_of(body)
             self._check_resources(resources, exclusive_resource_access)
             results = nest.map_structure(_copy_result, built)
@@ -110,12 +110,12 @@ class CriticalSection:
             with control_dependencies([*flat, *_ends(body)]), colocate_with(self._handle):
                 release = resource_state.mutex_release(lock)
             with control_dependencies([release]):
-                outputs = nest.map_structure(_after_unlock, results)
+                outputs = nest.map_structure(_delay_until_unlock, results)
         execution = Execution(lock.op, self._handle, tuple(resources), exclusive_resource_access)
         self._graph.add_to_collection(CRITICAL_SECTION_EXECUTIONS, execution)
         return release if built is None else outputs
 
-    def _wait_for_outside(self, lock: Node, body: Sequence[Node]) -> None:
+    def _wait_for_outer_inputs(self, lock: Node, body: Sequence[Node]) -> None:
         """Make the lock wait for all inputs of the body from outside."""
         inside = {lock, *body}
         outside = dict.fromkeys(
@@ -174,7 +174,7 @@ def _copy_result(item: Any) -> Any:
     return identity.identity(item)
 
 
-def _after_unlock(item: Any) -> Any:
+def _delay_until_unlock(item: Any) -> Any:
     """Return a copy of a result that is available only after the mutex is unlocked."""
     if item is None:
         return None

@@ -17,7 +17,7 @@ from weft_graph.ir import thread_stacks
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Node, Output
-from weft_graph.messages.collection_items import one_by_one, register_collection
+from weft_graph.messages.collection_items import convert_each, register_collection
 from weft_io.arguments import to_list
 from weft_io.coordination.coordinator import Coordinator
 from weft_io.queues.queue import QueueBase
@@ -245,7 +245,7 @@ class QueueRunner:
         except self._exception_types:
             has_ended = True
         except Exception as error:  # because the coordinator must receive any error
-            self._failed(error, coord)
+            self._handle_failure(error, coord)
         finally:
             with self._lock:
                 self._running[sess] -= 1
@@ -253,7 +253,7 @@ class QueueRunner:
             if has_ended and last:
                 self._quietly(sess, self._close_op)
 
-    def _failed(self, error: Exception, coord: Coordinator | None) -> None:
+    def _handle_failure(self, error: Exception, coord: Coordinator | None) -> None:
         if coord is not None:
             coord.request_stop(error)
             return
@@ -396,4 +396,4 @@ def start_queue_runners(
         ]
 
 
-register_collection(GraphKeys.QUEUE_RUNNERS, "QueueRunnerDef", one_by_one(QueueRunner.from_proto))
+register_collection(GraphKeys.QUEUE_RUNNERS, "QueueRunnerDef", convert_each(QueueRunner.from_proto))

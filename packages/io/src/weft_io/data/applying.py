@@ -9,13 +9,13 @@ from typing import Any
 from weft_graph.ir.builder import create
 from weft_io import arguments
 from weft_io.data import specs
-from weft_io.data.functions import TracedFunction, graph_around, trace_function
+from weft_io.data.functions import TracedFunction, enclosing_graph, trace_function
 from weft_io.data.steps import DatasetT, Steps, int64
 from weft_io.streams.prefetching import AUTOTUNE
 from weft_tensor import dtypes, errors
 
 
-class Applying(Steps[DatasetT]):
+class MapMethods(Steps[DatasetT]):
     """Methods that apply functions to elements."""
 
     def map(self, map_func: Callable[..., Any], num_parallel_calls: Any = None) -> DatasetT:
@@ -193,7 +193,7 @@ class Applying(Steps[DatasetT]):
           >>> wf.Session().run(total)
           np.int64(10)
         """
-        with graph_around(self._variant_tensor).as_default():
+        with enclosing_graph(self._variant_tensor).as_default():
             state = specs.convert_structure(initial_state)
             result, form = self._settle(reduce_func, "reduce", state, lambda result: result)
             inputs = [self._variant_tensor, specs.components(state), result.captured]
@@ -203,7 +203,7 @@ class Applying(Steps[DatasetT]):
     def _settle(
         self, function: Any, kind: str, state: Any, state_of: Callable[[Any], Any]
     ) -> tuple[TracedFunction, Any]:
-        graph = graph_around(self._variant_tensor)
+        graph = enclosing_graph(self._variant_tensor)
         return specs.trace_until_stable(
             lambda form: trace_function(function, (form, self._element), graph, kind),
             specs.form_of(state),
@@ -220,7 +220,7 @@ class Applying(Steps[DatasetT]):
         return result
 
     def _trace(self, function: Callable[..., Any], kind: str) -> TracedFunction:
-        return trace_function(function, self._element, graph_around(self._variant_tensor), kind)
+        return trace_function(function, self._element, enclosing_graph(self._variant_tensor), kind)
 
     def _apply_op(
         self, op: str, function: TracedFunction, *inputs: Any, element: Any = None

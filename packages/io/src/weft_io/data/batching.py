@@ -10,9 +10,9 @@ from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Output
 from weft_graph.ragged.tensor import RaggedTensor
 from weft_io.data import specs
-from weft_io.data.padding import padded_form, padding_values_for
+from weft_io.data.padding import compute_padded_shapes, padding_values_for
 from weft_io.data.steps import DatasetT, Steps, drops, int64
-from weft_io.data.variant_elements import any_variant, pack_elements, unpack_elements
+from weft_io.data.variant_elements import contains_variant, pack_elements, unpack_elements
 from weft_tensor import errors
 
 _STACKED: Final = (SparseTensor, RaggedTensor, specs.DatasetBase)
@@ -38,7 +38,7 @@ class Batching(Steps[DatasetT]):
         inputs = int64(batch_size, "batch_size", 1), drops(drop_remainder)
         rows = _static_rows(batch_size, drop_remainder)
         form = nest.map_structure(lambda spec: spec.batch(rows), self._element)
-        if any_variant(self._element):
+        if contains_variant(self._element):
             stacked = pack_elements(self).batch(batch_size, drop_remainder)
             batches: DatasetT = unpack_elements(stacked, form)
             return batches
@@ -75,7 +75,7 @@ class Batching(Steps[DatasetT]):
             )
         self._check_dense("padded_batch")
         size, drop = int64(batch_size, "batch_size", 1), drops(drop_remainder)
-        shapes, dims = padded_form(self._element, padded_shapes)
+        shapes, dims = compute_padded_shapes(self._element, padded_shapes)
         padding = padding_values_for(self._element, padding_values)
         rows = _static_rows(batch_size, drop_remainder)
         flat = [
@@ -98,7 +98,7 @@ class Batching(Steps[DatasetT]):
         self._check_dense("unbatch", but=_STACKED)
         check_rows(self._element, "unbatch")
         form = nest.map_structure(lambda spec: spec.row, self._element)
-        if any_variant(form):
+        if contains_variant(form):
             rows: DatasetT = unpack_elements(pack_elements(self, rows=True).unbatch(), form)
             return rows
         return self._chain("UnbatchDataset", element=form)

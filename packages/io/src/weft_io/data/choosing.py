@@ -19,7 +19,7 @@ from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.node import Output
 from weft_graph.ops.casting import cast
 from weft_graph.ops.comparison import greater_equal, less
-from weft_graph.ops.control_flow import common_dims
+from weft_graph.ops.control_flow import broader_dims
 from weft_graph.ops.division import div_no_nan
 from weft_graph.ops.gather import gather
 from weft_graph.ops.reduction import cumsum, reduce_max, reduce_sum
@@ -106,7 +106,7 @@ def choose_from_datasets(
         raise errors.InvalidTypeError(
             f"`choice_dataset` must be a dataset of scalar int64 tensors, got {choice_dataset!r}"
         )
-    return _directed(choice_dataset, inner, stop_on_empty_dataset)
+    return _make_directed_interleave(choice_dataset, inner, stop_on_empty_dataset)
 
 
 def _datasets(datasets: Any) -> list[Dataset]:
@@ -120,10 +120,10 @@ def _datasets(datasets: Any) -> list[Dataset]:
     return result
 
 
-def _directed(selector: Dataset, inner: Sequence[Dataset], stop: bool) -> Dataset:
+def _make_directed_interleave(selector: Dataset, inner: Sequence[Dataset], stop: bool) -> Dataset:
     form = reduce(
         lambda a, b: nest.map_structure(
-            lambda x, y: x.with_dims(common_dims(x.dims, y.dims)), a, b
+            lambda x, y: x.with_dims(broader_dims(x.dims, y.dims)), a, b
         ),
         [item._element for item in inner],
     )
@@ -160,7 +160,7 @@ def sample_from_datasets(
     inner = _datasets(datasets)
     if isinstance(weights, Dataset):
         pairs = Dataset.zip((_uniform(seed), weights))
-        return _directed(pairs.map(_draw_samples), inner, stop_on_empty_dataset)
+        return _make_directed_interleave(pairs.map(_draw_samples), inner, stop_on_empty_dataset)
     probabilities = [1.0] * len(inner) if weights is None else weights
     chances = convert_to_tensor(probabilities)
     if not chances.dtype.is_floating:
@@ -171,7 +171,7 @@ def sample_from_datasets(
             f"{list(chances.dims or ())}"
         )
     draws = _uniform(seed).map(lambda chance: _draw_samples(chance, chances))
-    return _directed(draws, inner, stop_on_empty_dataset)
+    return _make_directed_interleave(draws, inner, stop_on_empty_dataset)
 
 
 def _draw_samples(chance: Output, weights: Output) -> Output:
@@ -213,11 +213,11 @@ def rejection_resample(
             initial = cast(convert_to_tensor(initial_dist), dtypes.float64)
             estimated = sampled.map(lambda kind, chance, element: (kind, chance, element, initial))
 
-        def accepted(kind: Output, chance: Output, element: Any, initial: Output) -> Output:
+        def is_accepted(kind: Output, chance: Output, element: Any, initial: Output) -> Output:
             ratio = div_no_nan(target, initial)
             return less(chance, gather(ratio, kind) / reduce_max(ratio))
 
-        return estimated.filter(accepted).map(
+        return estimated.filter(is_accepted).map(
             lambda kind, chance, element, initial: (kind, element)
         )
 
@@ -227,7 +227,7 @@ def rejection_resample(
 def _add_estimates(dataset: Dataset, target: Output) -> Dataset:
     """Pair each element with the class frequencies so far, and return each pair twice."""
 
-    def counted(counts: Output, element: Any) -> Any:
+    def update_counts(counts: Output, element: Any) -> Any:
         kind, chance, value = element
         classes = size(target)
         counts = counts + unsorted_segment_sum(
@@ -235,4 +235,4 @@ def _add_estimates(dataset: Dataset, target: Output) -> Dataset:
         )
         return counts, (kind, chance, value, counts / reduce_sum(counts))
 
-    return dataset.scan(target * 0.0 + 1.0, counted)
+    return dataset.scan(target * 0.0 + 1.0, update_counts)

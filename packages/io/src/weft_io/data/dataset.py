@@ -15,18 +15,18 @@ from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Output
 from weft_graph.ops.comparison import greater
 from weft_graph.ops.control import Assert, hold_function
-from weft_graph.ops.control_flow import common_dims
+from weft_graph.ops.control_flow import broader_dims
 from weft_graph.ops.shapes import size
 from weft_graph.ragged.tensor import RaggedTensor
 from weft_io import arguments
 from weft_io.data import specs
-from weft_io.data.applying import Applying
+from weft_io.data.applying import MapMethods
 from weft_io.data.batching import Batching, check_rows
 from weft_io.data.iterator import Iterator, initializable, one_shot
 from weft_io.data.options import Options
 from weft_io.data.steps import drops, int64, seeds
 from weft_io.data.variant_elements import (
-    any_variant,
+    contains_variant,
     pack_elements,
     pack_variants,
     unpack_elements,
@@ -36,11 +36,11 @@ from weft_io.ops.files import matching_files
 from weft_io.streams.generators import GeneratorFunction
 from weft_io.streams.prefetching import AUTOTUNE
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import function
+from weft_tensor.arguments import check_function
 from weft_tensor.shape import Dims, TensorShape, as_dims
 
 
-class Dataset(Batching["Dataset"], Applying["Dataset"]):
+class Dataset(Batching["Dataset"], MapMethods["Dataset"]):
     """A sequence of elements, each a structure (tuples, named tuples, dicts) of tensors.
 
     A dataset is a node that describes the elements; each is produced when an iterator requests it.
@@ -128,7 +128,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         values = specs.convert_structure(tensors)
         form = nest.map_structure(lambda spec: spec.row, specs.form_of(values))
         check_rows(specs.form_of(values), "from_tensor_slices")
-        if any_variant(form):
+        if contains_variant(form):
             slices: Dataset = unpack_elements(
                 Dataset.from_tensor_slices(pack_variants(values)), form
             )
@@ -163,7 +163,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         start, stop, step = {1: (0, *args, 1), 2: (*args, 1), 3: args}[len(args)]
         form = specs.Spec(dtypes.as_dtype(output_type), ())
         bounds = _bounds(start, stop, step)
-        if arguments.known_integer(step, bounds[-1]) == 0:
+        if arguments.constant_int_or_none(step, bounds[-1]) == 0:
             raise errors.InvalidArgumentError("step must not be 0")
         return Dataset._create("RangeDataset", bounds, specs.attrs_of(form), form)
 
@@ -181,7 +181,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         Raises: InvalidTypeError: `generator` cannot be called with as many arguments.
         """
         arguments_list = [] if args is None else arguments.to_list(args, "args")
-        function(generator, "generator", len(arguments_list))
+        check_function(generator, "generator", len(arguments_list))
         form = specs.form_from(output_types, output_shapes)
 
         def flatten(result: Any) -> list[Any]:
@@ -204,7 +204,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
           seed: seed of the order.
         Raises (when it is iterated): InvalidArgumentError: no file matches.
         """
-        pattern = convert_to_tensor(arguments.encoded_paths(file_pattern), dtypes.string)
+        pattern = convert_to_tensor(arguments.encode_paths(file_pattern), dtypes.string)
         output = matching_files(pattern)
         is_nonempty = greater(size(output), 0)
         check = Assert(is_nonempty, ["No files matched pattern: ", pattern], summarize=1)
@@ -242,7 +242,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
                 )
         if not flat:
             raise errors.InvalidArgumentError("zip requires at least one dataset")
-        form = nest.pack_sequence_as(datasets, [_Held(item._element) for item in flat])
+        form = nest.pack_sequence_as(datasets, [_OpaqueSpec(item._element) for item in flat])
         form = _release(form)
         inputs = [item._variant_tensor for item in flat]
         result = Dataset._create("ZipDataset", [inputs], specs.attrs_of(form), form)
@@ -274,7 +274,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
                     f"Two datasets to concatenate have different types {a!r} and {b!r}"
                 )
         form = nest.map_structure(
-            lambda a, b: a.with_dims(common_dims(a.dims, b.dims)), element, other_element
+            lambda a, b: a.with_dims(broader_dims(a.dims, b.dims)), element, other_element
         )
         return self._chain("ConcatenateDataset", dataset._variant_tensor, element=form)
 
@@ -310,10 +310,10 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         Raises: InvalidArgumentError: not 0 <= index < num_shards.
         """
         number = int64(num_shards, "num_shards", 1)
-        place = int64(index, "index", 0)
+        shard_index = int64(index, "index", 0)
         static_values = [
-            arguments.known_integer(item, tensor)
-            for item, tensor in ((num_shards, number), (index, place))
+            arguments.constant_int_or_none(item, tensor)
+            for item, tensor in ((num_shards, number), (index, shard_index))
         ]
         if (
             static_values[0] is not None
@@ -323,7 +323,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
             raise errors.InvalidArgumentError(
                 f"index must be less than num_shards = {static_values[0]}, got {static_values[1]}"
             )
-        return self._chain("ShardDataset", number, place)
+        return self._chain("ShardDataset", number, shard_index)
 
     def prefetch(self, buffer_size: Any) -> Dataset:
         """Prefetch elements on a separate thread.
@@ -342,7 +342,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
         Args:
           filename: string, shape (): prefix of the file names; "" for memory.
         """
-        path = arguments.scalar(arguments.encoded_paths(filename), dtypes.string, "filename")
+        path = arguments.scalar(arguments.encode_paths(filename), dtypes.string, "filename")
         return self._chain("CacheDataset", path)
 
     def shuffle(
@@ -381,7 +381,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
           transformation_func: function from a dataset to a dataset.
         Raises: InvalidTypeError: it does not return a dataset.
         """
-        result = function(transformation_func, "transformation_func", 1)(self)
+        result = check_function(transformation_func, "transformation_func", 1)(self)
         if not isinstance(result, Dataset):
             raise errors.InvalidTypeError(
                 f"`transformation_func` must return a Dataset, got {result!r}"
@@ -429,7 +429,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
                  [2, 3]])
         """
         self._check_dense("window", but=(SparseTensor, RaggedTensor, specs.DatasetBase))
-        if any_variant(self._element):
+        if contains_variant(self._element):
             inside = pack_elements(self).window(size, shift, stride, drop_remainder)
             windows: Dataset = unpack_windows(inside, self._element)
             return windows
@@ -455,7 +455,7 @@ class Dataset(Batching["Dataset"], Applying["Dataset"]):
 # ------------------------------------------------------------------------------ helpers
 
 
-class _Held:
+class _OpaqueSpec:
     """A wrapper that keeps a form from being flattened."""
 
     __slots__ = ("form",)

@@ -41,7 +41,7 @@ def _compression(compression_type: Any) -> Output:
 def _names(filenames: Any) -> Any:
     if isinstance(filenames, Dataset):
         return filenames
-    names = convert_to_tensor(arguments.encoded_paths(filenames), dtypes.string)
+    names = convert_to_tensor(arguments.encode_paths(filenames), dtypes.string)
     if names.dims is not None and len(names.dims) > 1:
         raise errors.InvalidArgumentError(
             f"filenames must have rank 0 or 1, got shape {format_dims(names.dims)}"
@@ -54,7 +54,7 @@ def _records(op: str, filenames: Any, remaining: list[Any], num_parallel_reads: 
     names = _names(filenames)
     inner = Spec(dtypes.string, ())
 
-    def one(name: Any) -> Dataset:
+    def make_dataset(name: Any) -> Dataset:
         return Dataset(create(op, [name, *remaining]).outputs[0], inner)
 
     if num_parallel_reads is not None:
@@ -62,11 +62,11 @@ def _records(op: str, filenames: Any, remaining: list[Any], num_parallel_reads: 
         if not isinstance(names, Dataset):
             names = Dataset.from_tensor_slices(create("Reshape", [names, [-1]]).outputs[0])
         interleave = names.interleave(
-            one, cycle_length=num_parallel_reads, num_parallel_calls=reads
+            make_dataset, cycle_length=num_parallel_reads, num_parallel_calls=reads
         )
         return interleave._variant_tensor
     if isinstance(names, Dataset):
-        return names.flat_map(one)._variant_tensor
+        return names.flat_map(make_dataset)._variant_tensor
     return create(op, [names, *remaining]).outputs[0]
 
 

@@ -11,10 +11,10 @@ from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.func_attr import NameAttrs
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.step_graph import ordered, reachable
+from weft_graph.ir.step_graph import reachable, sort_nodes
 from weft_io.data import specs
 from weft_tensor import errors
-from weft_tensor.arguments import function as checked
+from weft_tensor.arguments import check_function as checked
 
 
 class TracedFunction:
@@ -70,13 +70,13 @@ def trace_function(
         element = specs.rebuild_structure(form, outputs)
         return (list(element) if type(element) is tuple else [element]), {}
 
-    with outer.functions.reserved(f"Dataset_{kind}") as name:
+    with outer.functions.reserve_name(f"Dataset_{kind}") as name:
         result, _ = trace(body, arguments, name, outer, save=False)
         outer.functions.add(result)
     return TracedFunction(NameAttrs(name), result.captured_inputs, results[0])
 
 
-def graph_around(dataset: Output) -> Graph:
+def enclosing_graph(dataset: Output) -> Graph:
     """Return the graph for nodes that use a dataset: its own, or that of the function being traced.
 
     A function body whose outer graphs include the dataset's graph can use the dataset.
@@ -93,7 +93,7 @@ def factory_of(dataset: Output) -> NameAttrs:
     Raises: InvalidArgumentError: it needs a placeholder or a variable, which a copy cannot use.
     """
     outer = dataset.graph
-    nodes = ordered(reachable([dataset.node]))
+    nodes = sort_nodes(reachable([dataset.node]))
     _check_copied(nodes)
 
     def body() -> list[Output]:
@@ -107,7 +107,7 @@ def factory_of(dataset: Output) -> NameAttrs:
             copies.update(zip(node.outputs, counterpart.outputs, strict=True))
         return [copies[dataset]]
 
-    with outer.functions.reserved("Dataset_factory") as name:
+    with outer.functions.reserve_name("Dataset_factory") as name:
         result, _ = trace(body, lambda graph: ((), {}), name, outer, ordered=False, save=False)
         outer.functions.add(result)
     return NameAttrs(name)

@@ -31,7 +31,7 @@ from weft_graph.ragged.tensor import RaggedTensor
 from weft_io import arguments
 from weft_io.data import specs
 from weft_io.data.dataset import Dataset
-from weft_io.data.functions import TracedFunction, graph_around, trace_function
+from weft_io.data.functions import TracedFunction, enclosing_graph, trace_function
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import as_dims
@@ -87,9 +87,9 @@ def group_by_window(
         return arguments.scalar(window_size, dtypes.int64, "window_size", 1)
 
     def apply(dataset: Dataset) -> Dataset:
-        graph, element = graph_around(dataset._variant_tensor), dataset._element
+        graph, element = enclosing_graph(dataset._variant_tensor), dataset._element
         key = _integer(
-            trace_function(_returning_int64(key_func), element, graph, "group_by_window"),
+            trace_function(_with_int64_result(key_func), element, graph, "group_by_window"),
             "key_func",
         )
         group = specs.Spec(dtypes.variant, (), Dataset, element)
@@ -113,7 +113,7 @@ def group_by_window(
     return apply
 
 
-def _returning_int64(function: Callable[..., Any]) -> Callable[..., Any]:
+def _with_int64_result(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function so that its integer result has type int64."""
 
     def integer(*element: Any) -> Any:
@@ -193,9 +193,11 @@ def group_by_reducer(key_func: Callable[..., Any], reducer: Reducer) -> Transfor
         raise errors.InvalidTypeError(f"a Reducer is required, got {reducer!r}")
 
     def apply(dataset: Dataset) -> Dataset:
-        graph, element = graph_around(dataset._variant_tensor), dataset._element
+        graph, element = enclosing_graph(dataset._variant_tensor), dataset._element
         kind = "group_by_reducer"
-        key = _integer(trace_function(_returning_int64(key_func), element, graph, kind), "key_func")
+        key = _integer(
+            trace_function(_with_int64_result(key_func), element, graph, kind), "key_func"
+        )
         begin = trace_function(reducer.init_func, _KEY, graph, kind)
         reduce, form = specs.trace_until_stable(
             lambda state: trace_function(reducer.reduce_func, (state, element), graph, kind),
@@ -291,8 +293,8 @@ def _largest_of(bucket: Output, bounds: Sequence[int]) -> Output:
     )
     check = Assert(less(bucket, len(bounds)), [message])
     with bucket.graph.control_dependencies([check]):
-        place = identity(bucket)
-    return gather(convert_to_tensor([n - 1 for n in bounds], dtypes.int64), place)
+        index = identity(bucket)
+    return gather(convert_to_tensor([n - 1 for n in bounds], dtypes.int64), index)
 
 
 def _fill(shape: Any, largest: Output) -> Any:
@@ -323,7 +325,7 @@ def dense_to_sparse_batch(batch_size: Any, row_shape: Any) -> Transformation:
       array([[1, 0, 0, 0],
              [2, 2, 0, 0]])
     """
-    dims = as_dims([None if n in (-1, None) else n for n in _listed(row_shape)])
+    dims = as_dims([None if n in (-1, None) else n for n in _shape_to_list(row_shape)])
     assert dims is not None
 
     def apply(dataset: Dataset) -> Dataset:
@@ -367,7 +369,7 @@ def dense_to_ragged_batch(
         raise errors.InvalidTypeError(f"row_splits_dtype must be int32 or int64, got {splits.name}")
 
     def apply(dataset: Dataset) -> Dataset:
-        structure = nest.map_structure(lambda spec: _ragged_form(spec, splits), dataset._element)
+        structure = nest.map_structure(lambda spec: _to_ragged_spec(spec, splits), dataset._element)
 
         def change(*parts: Any) -> Any:
             element = parts if type(dataset._element) is tuple else parts[0]
@@ -379,7 +381,7 @@ def dense_to_ragged_batch(
     return apply
 
 
-def _ragged_form(spec: specs.Spec, splits: DType) -> specs.Spec:
+def _to_ragged_spec(spec: specs.Spec, splits: DType) -> specs.Spec:
     """Return a form whose axes up to the last one of unknown size are ragged."""
     if spec.cls is not Output or not spec.dims or None not in spec.dims:
         return spec
@@ -396,6 +398,6 @@ def _cut(value: Any, spec: specs.Spec) -> Any:
     )
 
 
-def _listed(shape: Any) -> list[Any]:
+def _shape_to_list(shape: Any) -> list[Any]:
     result = getattr(shape, "as_list", lambda: shape)()
     return arguments.to_list(result, "row_shape")

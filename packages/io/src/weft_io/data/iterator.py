@@ -240,7 +240,7 @@ def get_output_types(dataset_or_iterator: Any) -> Any:
       >>> wf.data.get_output_types(dataset)
       {'a': weft.float32}
     """
-    return _checked_form(dataset_or_iterator).output_types
+    return _check_form(dataset_or_iterator).output_types
 
 
 def get_output_shapes(dataset_or_iterator: Any) -> Any:
@@ -255,7 +255,7 @@ def get_output_shapes(dataset_or_iterator: Any) -> Any:
       >>> wf.data.get_output_shapes(dataset)
       {'a': TensorShape([Dimension(2)])}
     """
-    return _checked_form(dataset_or_iterator).output_shapes
+    return _check_form(dataset_or_iterator).output_shapes
 
 
 def get_output_classes(dataset_or_iterator: Any) -> Any:
@@ -270,7 +270,7 @@ def get_output_classes(dataset_or_iterator: Any) -> Any:
       >>> wf.data.get_output_classes(dataset) == {"a": wf.Tensor}
       True
     """
-    return _checked_form(dataset_or_iterator).output_classes
+    return _check_form(dataset_or_iterator).output_classes
 
 
 def _check_dataset(dataset: Any) -> None:
@@ -278,7 +278,7 @@ def _check_dataset(dataset: Any) -> None:
         raise errors.InvalidTypeError(f"a Dataset is required, got {dataset!r}")
 
 
-def _checked_form(dataset_or_iterator: Any) -> specs.Elements:
+def _check_form(dataset_or_iterator: Any) -> specs.Elements:
     if not isinstance(dataset_or_iterator, Iterator):
         _check_dataset(dataset_or_iterator)
     elements: specs.Elements = dataset_or_iterator

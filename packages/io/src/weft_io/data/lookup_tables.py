@@ -14,7 +14,7 @@ from weft_io.lookup.initializers import TableInitializerBase
 from weft_io.lookup.tables import StaticHashTable
 from weft_io.lookup.vocabulary import FastHashSpec, HasherSpec, IdTableWithHashBuckets
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import integer
+from weft_tensor.arguments import check_integer
 
 
 class DatasetInitializer(TableInitializerBase):
@@ -83,9 +83,9 @@ def table_from_dataset(
         raise errors.InvalidArgumentError(
             "`default_value` is required if there are no out-of-vocabulary buckets"
         )
-    integer(num_oov_buckets, "num_oov_buckets", 0)
+    check_integer(num_oov_buckets, "num_oov_buckets", 0)
     if vocab_size is not None:
-        dataset = dataset.take(integer(vocab_size, "vocab_size", 1))
+        dataset = dataset.take(check_integer(vocab_size, "vocab_size", 1))
     pairs = DatasetInitializer(dataset)
     table = StaticHashTable(pairs, -1 if num_oov_buckets else default_value, name)
     if not num_oov_buckets:

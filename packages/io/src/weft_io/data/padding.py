@@ -16,7 +16,7 @@ from weft_tensor.arguments import INT64_MAX
 from weft_tensor.shape import Dims, as_dims
 
 
-def padded_form(form: Any, padded_shapes: Any) -> tuple[list[Output], list[Dims]]:
+def compute_padded_shapes(form: Any, padded_shapes: Any) -> tuple[list[Output], list[Dims]]:
     """Return the padded shape of each component: as a tensor, and the statically known part.
 
     Args:

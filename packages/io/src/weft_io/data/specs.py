@@ -18,14 +18,14 @@ from weft_graph.ir import nest
 from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.indexed_slices import SparseTensor, SparseTensorValue
 from weft_graph.ir.node import Output
-from weft_graph.ops.control_flow import common_dims
+from weft_graph.ops.control_flow import broader_dims
 from weft_graph.ragged.spec import RaggedTensorSpec
 from weft_graph.ragged.tensor import RaggedTensor
 from weft_graph.ragged.value import RaggedTensorValue
 from weft_io.streams.stream import Part
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
-from weft_tensor.nesting import too_deep
+from weft_tensor.nesting import too_deep_error
 from weft_tensor.shape import Dims, TensorShape, as_dims, compatible_dims
 
 
@@ -286,7 +286,7 @@ def convert_structure(value: Any) -> Any:
     try:
         return _convert(value)
     except RecursionError:
-        raise too_deep(value) from None
+        raise too_deep_error(value) from None
 
 
 def _convert(value: Any) -> Any:
@@ -315,7 +315,7 @@ def _spec_of(value: Any) -> Spec:
     if isinstance(value, SparseTensor):
         return Spec(value.dtype, value.dims, SparseTensor)
     if isinstance(value, RaggedTensor):
-        return _ragged_like(RaggedTensorSpec.from_value(value))
+        return _to_ragged_spec(RaggedTensorSpec.from_value(value))
     if isinstance(value, VariantBase):
         return Spec(dtypes.variant, (), value._spec_class(), value._element)
     if isinstance(value, NestedVariant):
@@ -323,7 +323,7 @@ def _spec_of(value: Any) -> Spec:
     return Spec(value.dtype, value.dims)
 
 
-def _ragged_like(spec: RaggedTensorSpec) -> Spec:
+def _to_ragged_spec(spec: RaggedTensorSpec) -> Spec:
     """Return the form of a ragged tensor; uniform row lengths are dropped."""
     dims, levels = as_dims(spec.shape), spec.ragged_rank
     if dims is not None:
@@ -414,7 +414,7 @@ def trace_until_stable(
         state = state_of(result.form)
         check_same_types(form, state, "the state")
         wider = nest.map_structure(
-            lambda old, new: old.with_dims(common_dims(old.dims, new.dims)), form, state
+            lambda old, new: old.with_dims(broader_dims(old.dims, new.dims)), form, state
         )
         if nest.flatten(wider) == nest.flatten(form):
             return result, form
@@ -462,5 +462,5 @@ def _spec_like(value: Any) -> Spec:
     if isinstance(value, SparseTensorSpec):
         return Spec(value.dtype, as_dims(value.shape), SparseTensor)
     if isinstance(value, RaggedTensorSpec):
-        return _ragged_like(value)
+        return _to_ragged_spec(value)
     return value.as_spec() if isinstance(value, ElementsSpec) else _spec_of(_convert(value))

@@ -10,7 +10,7 @@ from weft_graph.ir.node import Output
 from weft_graph.ir.random_seed import MODULUS, get_seed
 from weft_io import arguments
 from weft_io.data import specs
-from weft_io.data.functions import graph_around
+from weft_io.data.functions import enclosing_graph
 from weft_io.data.options import Options
 from weft_tensor import dtypes
 
@@ -57,7 +57,7 @@ class Steps(specs.DatasetBase, Generic[DatasetT]):
     def _chain(self, op: str, *inputs: Any, element: Any = None, **attrs: Any) -> DatasetT:
         """Return the dataset of a new node whose inputs are this dataset and `inputs`."""
         form = self._element if element is None else element
-        with graph_around(self._variant_tensor).as_default():
+        with enclosing_graph(self._variant_tensor).as_default():
             result = self._create(
                 op, [self._variant_tensor, *inputs], {**specs.attrs_of(form), **attrs}, form
             )

@@ -29,7 +29,7 @@ from weft_io.records.options import TFRecordOptions
 from weft_io.streams.prefetching import AUTOTUNE
 from weft_io.streams.tabular import CsvRecords
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import integer
+from weft_tensor.arguments import check_integer
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import format_dims
 
@@ -83,7 +83,7 @@ class CsvDataset(Dataset):
         na_value: Any = "",
         select_cols: Sequence[int] | None = None,
     ) -> None:
-        names = convert_to_tensor(arguments.encoded_paths(filenames), dtypes.string)
+        names = convert_to_tensor(arguments.encode_paths(filenames), dtypes.string)
         defaults = [_record_default(value) for value in record_defaults]
         columns = list(select_cols or ())
         if columns and len(columns) != len(defaults):
@@ -156,7 +156,7 @@ class SqlDataset(Dataset):
         inputs = [
             arguments.scalar(driver_name, dtypes.string, "driver_name"),
             arguments.scalar(
-                arguments.encoded_paths(data_source_name), dtypes.string, "data_source_name"
+                arguments.encode_paths(data_source_name), dtypes.string, "data_source_name"
             ),
             arguments.scalar(query, dtypes.string, "query"),
         ]
@@ -183,7 +183,7 @@ class TFRecordWriter:
 
     def __init__(self, filename: Any, compression_type: Any = None) -> None:
         self._filename = arguments.scalar(
-            arguments.encoded_paths(filename), dtypes.string, "filename"
+            arguments.encode_paths(filename), dtypes.string, "filename"
         )
         self._compression = _compression(compression_type)
 
@@ -379,31 +379,33 @@ def make_csv_dataset(
     """
     paths = _match(file_pattern)
     form = _CsvForm(field_delim, use_quote_delim, na_value, header, compression_type)
-    names = list(column_names) if column_names is not None else form.names_in(paths[0])
+    names = list(column_names) if column_names is not None else form.read_column_names(paths[0])
     selected = _select_columns(names, select_columns)
     defaults = column_defaults
     if defaults is None:
-        defaults = form.inferred(paths, len(names), selected, num_rows_for_inference)
+        defaults = form.infer_defaults(paths, len(names), selected, num_rows_for_inference)
     selected_names = [names[i] for i in selected]
     _check_columns(selected_names, defaults, label_name)
 
-    def of_file(path: Any) -> Dataset:
+    def dataset_of_file(path: Any) -> Dataset:
         rows = form.dataset(path, defaults, selected if len(selected) < len(names) else None)
         return rows._chain("IgnoreErrorsDataset") if ignore_errors else rows
 
-    def named(*columns: Any) -> Any:
+    def name_columns(*columns: Any) -> Any:
         result = dict(zip(selected_names, columns, strict=True))
         return result if label_name is None else _split_label(result, label_name)
 
-    files = Dataset.from_tensor_slices(convert_to_tensor(arguments.encoded_paths(paths)))
+    files = Dataset.from_tensor_slices(convert_to_tensor(arguments.encode_paths(paths)))
     if shuffle:
         files = files.shuffle(len(paths), shuffle_seed)
     reads = (
-        1 if num_parallel_reads is None else integer(num_parallel_reads, "num_parallel_reads", 1)
+        1
+        if num_parallel_reads is None
+        else check_integer(num_parallel_reads, "num_parallel_reads", 1)
     )
-    rows = files.apply(parallel_interleave(of_file, cycle_length=reads))
+    rows = files.apply(parallel_interleave(dataset_of_file, cycle_length=reads))
     rows = _passes(rows, shuffle, shuffle_buffer_size, shuffle_seed, num_epochs)
-    batches = rows.batch(batch_size, drop_remainder=num_epochs is None).map(named)
+    batches = rows.batch(batch_size, drop_remainder=num_epochs is None).map(name_columns)
     return batches.prefetch(AUTOTUNE if prefetch_buffer_size is None else prefetch_buffer_size)
 
 
@@ -484,7 +486,7 @@ class _CsvForm:
                 texts = (record.decode("utf-8", "surrogateescape") for record in chunk)
                 yield from csv.reader(texts, delimiter=self._delimiter, quoting=quoting)
 
-    def names_in(self, path: str) -> list[str]:
+    def read_column_names(self, path: str) -> list[str]:
         """Return the column names in the first line of a file."""
         if not self._header:
             raise errors.InvalidArgumentError("column_names are required if header is False")
@@ -493,7 +495,7 @@ class _CsvForm:
             raise errors.InvalidArgumentError(f"{path} has no header line with column names")
         return names
 
-    def inferred(
+    def infer_defaults(
         self, paths: Sequence[str], width: int, columns: Sequence[int], limit: int | None
     ) -> list[Any]:
         """Infer the type of each column and return its default value."""

@@ -36,10 +36,10 @@ from weft_graph.ops.control import Assert
 from weft_io import arguments
 from weft_io.data import specs
 from weft_io.data.dataset import Dataset
-from weft_io.data.functions import graph_around
+from weft_io.data.functions import enclosing_graph
 from weft_io.streams.prefetching import AUTOTUNE
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import integer
+from weft_tensor.arguments import check_integer
 
 Transformation = Callable[[Dataset], Dataset]
 
@@ -207,7 +207,7 @@ def map_and_batch(
     calls = num_parallel_calls
     if calls is None:
         static_size = batch_size if isinstance(batch_size, int) else None
-        batches = integer(num_parallel_batches or 1, "num_parallel_batches", 1)
+        batches = check_integer(num_parallel_batches or 1, "num_parallel_batches", 1)
         calls = AUTOTUNE if static_size is None else static_size * batches
 
     def apply(dataset: Dataset) -> Dataset:
@@ -240,7 +240,7 @@ def pad_to_cardinality(cardinality: Any, mask_key: str = "valid") -> Transformat
     def apply(dataset: Dataset) -> Dataset:
         form = _validate(dataset)._element
         _check_can_be_padded(form, mask_key)
-        with graph_around(dataset._variant_tensor).as_default():
+        with enclosing_graph(dataset._variant_tensor).as_default():
             scalar = arguments.scalar(cardinality, dtypes.int64, "cardinality", 0)
             count = out("DatasetCardinality", [dataset._variant_tensor])
             fits = out("LogicalAnd", [greater_equal(count, 0), less_equal(count, scalar)])

@@ -20,7 +20,7 @@ from weft_io.ops.sparse_serialization import serialize_many_sparse, serialize_sp
 from weft_tensor import dtypes
 
 
-def any_variant(form: Any) -> bool:
+def contains_variant(form: Any) -> bool:
     """Return True if a form contains a dataset."""
     return any(_transport_form(spec) for spec in nest.flatten(form))
 
@@ -107,9 +107,9 @@ def _leaf_by_leaf(
 ) -> Callable[..., Any]:
     """Return a function that converts each tensor of an element according to `form`."""
 
-    def changed(*parts: Output) -> Any:
+    def apply_change(*parts: Output) -> Any:
         element = parts if type(handle) is tuple else parts[0]
         pairs = zip(nest.flatten(element), nest.flatten(form), strict=True)
         return nest.pack_sequence_as(form, [change(leaf, spec) for leaf, spec in pairs])
 
-    return changed
+    return apply_change

@@ -41,7 +41,7 @@ from weft_io.files.paths import as_path, read_bytes
 from weft_io.input.parsing import VarLenFeature
 from weft_io.lookup.functions import index_table_from_file, index_table_from_tensor
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import integer
+from weft_tensor.arguments import check_integer
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ def categorical_column_with_hash_bucket(
       >>> wf.Session().run(wf.reduce_sum(x))
       np.float32(2.0)
     """
-    buckets = integer(hash_bucket_size, "hash_bucket_size", 1)
+    buckets = check_integer(hash_bucket_size, "hash_bucket_size", 1)
     return _HashedColumn(key, buckets, checked_dtype(dtype, key))
 
 
@@ -306,7 +306,7 @@ def categorical_column_with_vocabulary_file(
     if vocabulary_size is None:
         vocabulary_size = len(read_bytes(as_path(vocabulary_file)).splitlines())
     default = -1 if default_value is None else default_value
-    size = integer(vocabulary_size, "vocabulary_size", 1)
+    size = check_integer(vocabulary_size, "vocabulary_size", 1)
     buckets = _out_of_vocabulary(num_oov_buckets, default)
     kind = checked_dtype(dtype, key)
     return _FileColumn(key, size + buckets, kind, str(vocabulary_file), size, default, buckets)
@@ -318,7 +318,7 @@ def _out_of_vocabulary(num_oov_buckets: int, default_value: int) -> int:
             f"num_oov_buckets and default_value exclude each other, got {num_oov_buckets} and "
             f"{default_value}"
         )
-    return int(integer(num_oov_buckets, "num_oov_buckets", 0))
+    return int(check_integer(num_oov_buckets, "num_oov_buckets", 0))
 
 
 def categorical_column_with_identity(
@@ -339,7 +339,7 @@ def categorical_column_with_identity(
       array([[0., 0., 1.],
              [1., 0., 0.]], dtype=float32)
     """
-    count = integer(num_buckets, "num_buckets", 1)
+    count = check_integer(num_buckets, "num_buckets", 1)
     if default_value is not None and not 0 <= default_value < count:
         raise errors.InvalidArgumentError(
             f"default_value of {key!r} must be in [0, {count}), got {default_value}"
@@ -398,4 +398,4 @@ def crossed_column(
                 f"crossed_column accepts no column with hash buckets, got {item.name}: hashing "
                 f"twice loses information; pass the key {item.name!r} instead"
             )
-    return _CrossedColumn(items, integer(hash_bucket_size, "hash_bucket_size", 1), hash_key)
+    return _CrossedColumn(items, check_integer(hash_bucket_size, "hash_bucket_size", 1), hash_key)

@@ -45,7 +45,7 @@ from weft_io.feature_column.base import (
 from weft_io.input.parsing import FixedLenFeature
 from weft_io.saving.warm_start import init_from_checkpoint
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import integer
+from weft_tensor.arguments import check_integer
 
 _COMBINERS = ("mean", "sqrtn", "sum")
 
@@ -234,7 +234,7 @@ def numeric_column(
             f"dtype of {key!r} must be an integer or floating-point type, got {kind.name}"
         )
     sizes = tuple(shape) if isinstance(shape, Sequence) else (shape,)
-    dims = tuple(integer(size, "shape", 1) for size in sizes)
+    dims = tuple(check_integer(size, "shape", 1) for size in sizes)
     default = default_value
     if default is not None:
         default = np.broadcast_to(np.asarray(default), dims).tolist()
@@ -320,7 +320,7 @@ def embedding_column(
     require_categorical(categorical_column, "embedding_column")
     _check_embedding(combiner, ckpt_to_load_from, tensor_name_in_ckpt)
     return _EmbeddingColumn(
-        categorical_column, integer(dimension, "dimension", 1), combiner, initializer,
+        categorical_column, check_integer(dimension, "dimension", 1), combiner, initializer,
         ckpt_to_load_from, tensor_name_in_ckpt, max_norm, trainable,
     )  # fmt: skip
 
@@ -365,7 +365,7 @@ def shared_embedding_columns(
     name = shared_embedding_collection_name
     if not name:
         name = "_".join(sorted(counts)) + "_shared_embedding"
-    size = integer(dimension, "dimension", 1)
+    size = check_integer(dimension, "dimension", 1)
     return [
         _EmbeddingColumn(
             column, size, combiner, initializer, ckpt_to_load_from, tensor_name_in_ckpt, max_norm,

@@ -37,7 +37,7 @@ class Form(NamedTuple):
         """Return the checksum of data, with head and tail."""
         return self.head + self.encode(zlib.crc32(data)) + self.tail
 
-    def sealed(self, data: bytes) -> bytes:
+    def add_checksum(self, data: bytes) -> bytes:
         """Prepend the checksum to data."""
         return self.start(data) + data
 

@@ -38,7 +38,7 @@ from weft_io.files.systems import (
     locate,
 )
 from weft_tensor import errors
-from weft_tensor.os_errors import reported
+from weft_tensor.os_errors import convert_os_errors
 
 _CHUNK: Final = 1 << 20
 
@@ -61,7 +61,7 @@ def stat(path: PathLike) -> FileStatistics:
     """
     name = as_path(path)
     fs, inner = locate(name)
-    with reported("looking at", name):
+    with convert_os_errors("looking at", name):
         return fs.stat(inner)
 
 
@@ -76,7 +76,7 @@ def exists(path: PathLike) -> bool:
       >>> wf.io.gfile.exists("nowhere")
       False
     """
-    return _stat_or_none(as_path(path)) is not None
+    return _try_stat(as_path(path)) is not None
 
 
 def isdir(path: PathLike) -> bool:
@@ -90,15 +90,15 @@ def isdir(path: PathLike) -> bool:
       >>> wf.io.gfile.isdir("directory")
       True
     """
-    stat = _stat_or_none(as_path(path))
+    stat = _try_stat(as_path(path))
     return stat is not None and stat.is_directory
 
 
-def _stat_or_none(name: str) -> FileStatistics | None:
+def _try_stat(name: str) -> FileStatistics | None:
     if not name:
         return None
     fs, inner = locate(name)
-    with reported("looking at", name):
+    with convert_os_errors("looking at", name):
         try:
             return fs.stat(inner)
         except (FileNotFoundError, NotADirectoryError):
@@ -123,7 +123,7 @@ def listdir(path: PathLike) -> list[str]:
 
 def _entries(name: str) -> list[tuple[str, bool]]:
     fs, inner = locate(name)
-    with reported("listing", name):
+    with convert_os_errors("listing", name):
         if not fs.stat(inner).is_directory:
             raise FileNotFoundError(f"{name} is not a directory")
         return sorted(fs.list(inner))
@@ -148,7 +148,7 @@ def glob(pattern: PathLike | Iterable[PathLike]) -> list[str]:
     names: list[str] = []
     for item in patterns:
         name = as_path(item)
-        with reported("searching", name):
+        with convert_os_errors("searching", name):
             names += expand(name)
     return names
 
@@ -241,11 +241,11 @@ def makedirs(path: PathLike) -> None:
 
 
 def _make_directory(name: str, parents: bool) -> None:
-    stat = _stat_or_none(name)
+    stat = _try_stat(name)
     if stat is not None and stat.is_directory:
         return
     fs, inner = locate(name)
-    with reported("creating the directory", name):
+    with convert_os_errors("creating the directory", name):
         if stat is not None:
             raise NotADirectoryError(f"{name} is a file")
         fs.make_directory(inner, parents)
@@ -268,7 +268,7 @@ def remove(path: PathLike) -> None:
     """
     name = as_path(path)
     fs, inner = locate(name)
-    with reported("removing", name):
+    with convert_os_errors("removing", name):
         fs.remove(inner)
 
 
@@ -287,7 +287,7 @@ def rmtree(path: PathLike) -> None:
     """
     name = as_path(path)
     fs, inner = locate(name)
-    with reported("removing", name):
+    with convert_os_errors("removing", name):
         fs.remove_tree(inner)
 
 
@@ -309,11 +309,11 @@ def rename(src: PathLike, dst: PathLike, overwrite: bool = False) -> None:
     """
     source, target = as_path(src), as_path(dst)
     result = stat(source)
-    _check_free(target, overwrite)
-    (fs, inner), (other, place) = locate(source), locate(target)
+    _check_can_write(target, overwrite)
+    (fs, inner), (other, target_path) = locate(source), locate(target)
     if fs == other:
-        with reported("renaming", source):
-            fs.rename(inner, place)
+        with convert_os_errors("renaming", source):
+            fs.rename(inner, target_path)
         return
     if result.is_directory:
         raise errors.UnimplementedError(
@@ -341,20 +341,20 @@ def copy(src: PathLike, dst: PathLike, overwrite: bool = False) -> None:
     """
     source, target = as_path(src), as_path(dst)
     result = stat(source)
-    _check_free(target, overwrite)
-    with reported("copying", source):
+    _check_can_write(target, overwrite)
+    with convert_os_errors("copying", source):
         if result.is_directory:
             raise IsADirectoryError(f"{source} is a directory")
-    (fs, inner), (other, place) = locate(source), locate(target)
-    with reported(f"copying {source} to", target):
+    (fs, inner), (other, target_path) = locate(source), locate(target)
+    with convert_os_errors(f"copying {source} to", target):
         if fs == other:
-            fs.copy(inner, place)
+            fs.copy(inner, target_path)
             return
-        with fs.open(inner, "rb") as reading, other.open(place, "wb") as writing:
+        with fs.open(inner, "rb") as reading, other.open(target_path, "wb") as writing:
             shutil.copyfileobj(reading, writing, _CHUNK)
 
 
-def _check_free(target: str, overwrite: bool) -> None:
+def _check_can_write(target: str, overwrite: bool) -> None:
     if not overwrite and exists(target):
         raise errors.AlreadyExistsError(
             f"{target} exists; pass overwrite=True to replace it", details={"file": target}
@@ -411,7 +411,7 @@ class GFile:
         if self._file is None:
             fs, inner = locate(self._path)
             mode = self._plain[0] + "b" + self._plain[1:]
-            with reported(doing, self._path):
+            with convert_os_errors(doing, self._path):
                 self._file = fs.open(inner, mode)
             self._used = True
         return self._file
@@ -435,7 +435,7 @@ class GFile:
         Raises: NotFoundError, ...; InvalidArgumentError: in text mode, the bytes are not UTF-8.
         """
         file = self._readable()
-        with reported("reading", self._path):
+        with convert_os_errors("reading", self._path):
             data = file.read() if n is None or n < 0 else self._read_some(file, n)
         return self._decode(data, file)
 
@@ -462,7 +462,7 @@ class GFile:
     def readline(self) -> Any:
         """Return the next line with its line end; empty at the end of the file."""
         file = self._readable()
-        with reported("reading", self._path):
+        with convert_os_errors("reading", self._path):
             data = file.readline()
         return self._decode(data, file)
 
@@ -497,12 +497,12 @@ class GFile:
             raise TypeError(f"write() requires text or bytes, got {type(file_content).__name__}")
         data = file_content.encode() if isinstance(file_content, str) else file_content
         file = self._open("writing")
-        with reported("writing", self._path):
+        with convert_os_errors("writing", self._path):
             file.write(data)
 
     def tell(self) -> int:
         """Return the position in bytes."""
-        with reported("reading", self._path):
+        with convert_os_errors("reading", self._path):
             return self._open().tell()
 
     def seek(self, offset: int | None = None, whence: int = 0, position: int | None = None) -> None:
@@ -519,7 +519,7 @@ class GFile:
         if offset is None:
             raise TypeError("seek() requires an offset")
         file = self._open()
-        with reported("seeking in", self._path):
+        with convert_os_errors("seeking in", self._path):
             try:
                 file.seek(offset, whence)
             except ValueError as cause:
@@ -534,7 +534,7 @@ class GFile:
     def flush(self) -> None:
         """Flush written data to the file system."""
         if self._file is not None:
-            with reported("writing", self._path):
+            with convert_os_errors("writing", self._path):
                 self._file.flush()
 
     def close(self) -> None:
@@ -543,7 +543,7 @@ class GFile:
             self._open("writing")
         file, self._file = self._file, None
         if file is not None:
-            with reported("closing", self._path):
+            with convert_os_errors("closing", self._path):
                 file.close()
 
     def __enter__(self) -> GFile:

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from weft_exec.resources.file_access import opener
-from weft_io.files.storage import SAVING, Bytes, saving_name
+from weft_exec.resources.file_access import open_checked
+from weft_io.files.storage import SAVING, Bytes, temporary_name
 
 _BINARY: Final = getattr(os, "O_BINARY", 0)
 _CHUNK: Final = 1 << 23
@@ -62,14 +62,14 @@ else:
 # --------------------------------------------------------------------------- open files
 
 
-class LocalWriting:
+class LocalNewFile:
     """A new file being written.
 
     Raises: FileExistsError: a file of this name exists.
     """
 
     def __init__(self, path: str) -> None:
-        self._descriptor = opener(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY)
+        self._descriptor = open_checked(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY)
         self._written = self._sent = 0
 
     def write(self, data: Bytes) -> None:
@@ -102,13 +102,13 @@ def write_all(descriptor: int, data: Bytes) -> None:
         view = view[os.write(descriptor, view[:_CHUNK]) :]
 
 
-class LocalReading:
+class LocalOpenedFile:
     """A file opened for reading."""
 
     chunk = 1 << 20  # stays in the cache until its checksum is taken
 
     def __init__(self, path: str) -> None:
-        self._file = open(path, "rb", buffering=0, opener=opener)  # noqa: SIM115 - closed by `close`
+        self._file = open(path, "rb", buffering=0, opener=open_checked)  # noqa: SIM115 - closed by `close`
         self.size = os.fstat(self._file.fileno()).st_size
 
     def read_into(self, position: int, memory: memoryview) -> int:
@@ -127,7 +127,7 @@ class LocalReading:
         self._file.close()
 
 
-class Saving:
+class LockedFile:
     """A file being written, locked by its writer.
 
     Args:
@@ -137,9 +137,9 @@ class Saving:
 
     def __init__(self, directory: str, base: str) -> None:
         while True:
-            self.path = os.path.join(directory, saving_name(base))
+            self.path = os.path.join(directory, temporary_name(base))
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY
-            self._descriptor = opener(self.path, flags)
+            self._descriptor = open_checked(self.path, flags)
             try:
                 _lock(self._descriptor)
                 # Another process may have found it before it was locked, and removed it as
@@ -185,7 +185,7 @@ class Saving:
             os.close(descriptor)
 
 
-class LocalAbandoned:
+class LocalAbandonedFile:
     """A file that a dead writer left, locked during cleanup."""
 
     __slots__ = ("_path", "base", "data")
@@ -222,7 +222,7 @@ class LocalStorage:
         """Return the names in a directory."""
         return os.listdir(directory)
 
-    def written_at(self, path: str) -> float:
+    def modification_time(self, path: str) -> float:
         """Return the modification time of a file in seconds since the epoch."""
         return os.stat(path).st_mtime
 
@@ -230,21 +230,21 @@ class LocalStorage:
         """Return the contents of a file."""
         if os.path.isdir(path):
             raise IsADirectoryError(errno.EISDIR, "it is a directory", path)
-        with open(path, "rb", buffering=0, opener=opener) as file:
+        with open(path, "rb", buffering=0, opener=open_checked) as file:
             return file.read()
 
-    def open(self, path: str) -> LocalReading:
+    def open(self, path: str) -> LocalOpenedFile:
         """Open a file for reading."""
-        return LocalReading(path)
+        return LocalOpenedFile(path)
 
-    def create(self, path: str) -> LocalWriting:
+    def create(self, path: str) -> LocalNewFile:
         """Create a file for writing."""
-        return LocalWriting(path)
+        return LocalNewFile(path)
 
     def write_atomically(self, path: str, *parts: Bytes) -> None:
         """Replace a file atomically: after a crash it is completely old or completely new."""
         directory, base = os.path.split(path)
-        saving = Saving(directory or ".", base)
+        saving = LockedFile(directory or ".", base)
         try:
             for part in parts:
                 saving.write(part)
@@ -288,11 +288,11 @@ class LocalStorage:
         finally:
             os.close(descriptor)
 
-    def note(self, directory: str, base: str) -> Saving:
+    def note(self, directory: str, base: str) -> LockedFile:
         """Create a note about `base`."""
-        return Saving(directory, base)
+        return LockedFile(directory, base)
 
-    def abandoned(self, directory: str) -> Iterator[LocalAbandoned]:
+    def find_abandoned(self, directory: str) -> Iterator[LocalAbandonedFile]:
         """Yield the notes and partial files in a directory whose writers no longer run."""
         for name in sorted(os.listdir(directory)):
             match = SAVING.match(name)
@@ -305,7 +305,7 @@ class LocalStorage:
                 continue
             try:
                 if _lock_of_dead_writer(descriptor):
-                    yield LocalAbandoned(path, match["base"], os.read(descriptor, _NOTE_LIMIT))
+                    yield LocalAbandonedFile(path, match["base"], os.read(descriptor, _NOTE_LIMIT))
             finally:
                 os.close(descriptor)
 

@@ -7,11 +7,11 @@ from typing import Any, Final, TypeVar
 from weft_graph import proto
 from weft_io.files import checked, paths
 from weft_tensor import errors
-from weft_tensor.os_errors import reported
+from weft_tensor.os_errors import convert_os_errors
 
 M = TypeVar("M")
 
-_MOST: Final = 2**31 - 1
+_MAX_BYTES: Final = 2**31 - 1
 """The maximum size of a message in bytes."""
 
 _THEIRS: Final = "tensorflow."
@@ -38,11 +38,11 @@ def read_message(path: str, kind: type[M], as_text: bool | None = None) -> M:
       DataLossError: it does not contain such a message, or its checksum is wrong.
     """
     path = paths.as_path(path)
-    with reported("reading", path):
+    with convert_os_errors("reading", path):
         data = paths.read_bytes(path)
-    if len(data) > _MOST:
+    if len(data) > _MAX_BYTES:
         raise errors.DataLossError(
-            f"{path} has {len(data)} bytes; a message can have at most {_MOST}"
+            f"{path} has {len(data)} bytes; a message can have at most {_MAX_BYTES}"
         )
     if not data:  # which would be a message without fields
         raise errors.DataLossError(f"{path} is empty")
@@ -93,7 +93,7 @@ def message_parts(message: Any, as_text: bool = False) -> list[bytes]:
 
     try:
         if as_text:
-            return [checked.TEXT.sealed(text_format.MessageToString(message).encode())]
+            return [checked.TEXT.add_checksum(text_format.MessageToString(message).encode())]
         data: bytes = message.SerializeToString(deterministic=True)
     except (EncodeError, ValueError) as cause:
         raise errors.InvalidArgumentError(
@@ -107,7 +107,7 @@ def write_message(path: str, message: Any, as_text: bool = False) -> None:
     """Write a message to a file atomically, creating its directory if needed."""
     path = paths.as_path(path)
     parts = message_parts(message, as_text)
-    with reported("writing", path):
+    with convert_os_errors("writing", path):
         storage = paths.storage_of(path)
         storage.make_directory(paths.split_prefix(path)[0])
         storage.write_atomically(path, *parts)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
-from weft_io.files.storage import SAVING, Bytes, saving_name
+from weft_io.files.storage import SAVING, Bytes, temporary_name
 from weft_io.files.systems import join, locate
 from weft_tensor import errors
 
@@ -37,11 +37,11 @@ class RemoteError(ConnectionError):
     """A store-specific failure, described by the message."""
 
 
-def _asking(function: F) -> F:
+def _convert_store_errors(function: F) -> F:
     """Convert a store's exceptions to OSError."""
 
     @functools.wraps(function)
-    def asking(*args: Any, **kwargs: Any) -> Any:
+    def call_store(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
         except (OSError, errors.OpError):
@@ -49,19 +49,19 @@ def _asking(function: F) -> F:
         except Exception as cause:  # because each store's package has errors of its own
             raise RemoteError(f"{type(cause).__name__}: {cause}") from cause
 
-    return asking  # type: ignore[return-value]
+    return call_store  # type: ignore[return-value]
 
 
-class RemoteWriting:
+class RemoteNewFile:
     """A new object, which becomes visible when it is finished."""
 
-    @_asking
+    @_convert_store_errors
     def __init__(self, fs: Any, path: str) -> None:
         self._fs = fs
         self._path = path
         self._file = fs.open(path, "wb")
 
-    @_asking
+    @_convert_store_errors
     def write(self, data: Bytes) -> None:
         """Append bytes."""
         view = memoryview(data)
@@ -69,7 +69,7 @@ class RemoteWriting:
             written = self._file.write(view)
             view = view[len(view) if written is None else written :]
 
-    @_asking
+    @_convert_store_errors
     def finish(self) -> None:
         """Complete the object, which makes it visible."""
         self._file.close()
@@ -81,12 +81,12 @@ class RemoteWriting:
             give_up()
 
 
-class RemoteReading:
+class RemoteOpenedFile:
     """A reader of an object by byte ranges, concurrently if the store supports it."""
 
     chunk = _RANGE * _AT_ONCE
 
-    @_asking
+    @_convert_store_errors
     def __init__(self, fs: Any, path: str) -> None:
         self._fs = fs
         self._path = path
@@ -95,7 +95,7 @@ class RemoteReading:
             raise IsADirectoryError(f"{path} is a directory")
         self.size = int(info["size"])
 
-    @_asking
+    @_convert_store_errors
     def read_into(self, position: int, memory: memoryview) -> int:
         """Read until `memory` is full or the object ends."""
         end = min(position + len(memory), self.size)
@@ -129,7 +129,7 @@ class RemoteNote:
         self._path = self._new_path()
 
     def _new_path(self) -> str:
-        path = join(self._directory, saving_name(self._base))
+        path = join(self._directory, temporary_name(self._base))
         _own[path] = True
         return path
 
@@ -161,7 +161,7 @@ class RemoteNote:
         _own[self._path] = False
 
 
-class RemoteAbandoned:
+class RemoteAbandonedFile:
     """An object that a dead writer left."""
 
     def __init__(self, storage: RemoteStorage, path: str, base: str, data: bytes) -> None:
@@ -200,7 +200,7 @@ class RemoteStorage:
         inner: str = self._split(path)[1]
         return inner
 
-    @_asking
+    @_convert_store_errors
     def exists(self, path: str) -> bool:
         """Return True if an object of that name exists."""
         try:
@@ -209,17 +209,17 @@ class RemoteStorage:
             return False
         return True
 
-    @_asking
+    @_convert_store_errors
     def is_directory(self, path: str) -> bool:
         """Return True if objects exist under that name."""
         return bool(self._fs.isdir(self._inner(path)))
 
-    @_asking
+    @_convert_store_errors
     def make_directory(self, path: str) -> None:
         """Create a directory and its parents; do nothing in object stores."""
         self._fs.makedirs(self._inner(path), exist_ok=True)
 
-    @_asking
+    @_convert_store_errors
     def names(self, directory: str) -> list[str]:
         """Return the names in a directory; an empty list if the directory does not exist."""
         inner = self._inner(directory)
@@ -230,8 +230,8 @@ class RemoteStorage:
             return []
         return [path.rpartition("/")[2] for path in result if path != inner.rstrip("/")]
 
-    @_asking
-    def written_at(self, path: str) -> float:
+    @_convert_store_errors
+    def modification_time(self, path: str) -> float:
         """Return the write time of an object in seconds since the epoch; now if unknown."""
         try:
             return float(self._fs.modified(self._inner(path)).timestamp())
@@ -239,25 +239,25 @@ class RemoteStorage:
             self._fs.info(self._inner(path))
             return time.time()
 
-    @_asking
+    @_convert_store_errors
     def read(self, path: str) -> bytes:
         """Return the contents of an object."""
         return bytes(self._fs.cat_file(self._inner(path)))
 
-    def open(self, path: str) -> RemoteReading:
+    def open(self, path: str) -> RemoteOpenedFile:
         """Open an object for reading."""
-        return RemoteReading(self._fs, self._inner(path))
+        return RemoteOpenedFile(self._fs, self._inner(path))
 
-    def create(self, path: str) -> RemoteWriting:
+    def create(self, path: str) -> RemoteNewFile:
         """Create an object for writing."""
-        return RemoteWriting(self._fs, self._inner(path))
+        return RemoteNewFile(self._fs, self._inner(path))
 
-    @_asking
+    @_convert_store_errors
     def put(self, path: str, data: bytes) -> None:
         """Write an object with one request."""
         self._fs.pipe_file(self._inner(path), data)
 
-    @_asking
+    @_convert_store_errors
     def write_atomically(self, path: str, *parts: Bytes) -> None:
         """Replace an object atomically, by one request or by renaming a temporary object."""
         data = b"".join(parts)
@@ -265,7 +265,7 @@ class RemoteStorage:
             self.put(path, data)
             return
         directory, _, base = path.rpartition("/")
-        aside = join(directory, saving_name(base))
+        aside = join(directory, temporary_name(base))
         _own[aside] = True
         try:
             self.put(aside, data)
@@ -278,7 +278,7 @@ class RemoteStorage:
                 _own.pop(aside)
             raise
 
-    @_asking
+    @_convert_store_errors
     def remove(self, path: str) -> None:
         """Remove an object; do nothing if it does not exist."""
         with suppress(FileNotFoundError):
@@ -297,7 +297,7 @@ class RemoteStorage:
         """Create a note about `base`."""
         return RemoteNote(self, directory, base)
 
-    def abandoned(self, directory: str) -> Iterator[RemoteAbandoned]:
+    def find_abandoned(self, directory: str) -> Iterator[RemoteAbandonedFile]:
         """Yield the notes and partial objects in a directory whose writers no longer run."""
         for name in sorted(self.names(directory)):
             match = SAVING.match(name)
@@ -308,13 +308,13 @@ class RemoteStorage:
                 data = self.read(path)[:_NOTE_LIMIT]
             except FileNotFoundError:  # its writer was alive after all
                 continue
-            yield RemoteAbandoned(self, path, match["base"], data)
+            yield RemoteAbandonedFile(self, path, match["base"], data)
 
     def _is_abandoned(self, path: str) -> bool:
         at_work = _own.get(path)
         if at_work is not None:
             return not at_work
         try:
-            return time.time() - self.written_at(path) > ABANDONED_AFTER
+            return time.time() - self.modification_time(path) > ABANDONED_AFTER
         except FileNotFoundError:
             return False

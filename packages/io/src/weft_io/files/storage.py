@@ -33,12 +33,12 @@ def new_save_id() -> str:
     return secrets.token_hex(8)
 
 
-def saving_name(base: str) -> str:
+def temporary_name(base: str) -> str:
     """Return a new name for a file being written that belongs to `base`."""
     return f".{base}.{new_save_id()}.saving"
 
 
-class Writing(Protocol):
+class NewFile(Protocol):
     """A new file. Methods raise OSError."""
 
     def write(self, data: Bytes) -> None:
@@ -54,7 +54,7 @@ class Writing(Protocol):
         ...
 
 
-class Reading(Protocol):
+class OpenedFile(Protocol):
     """A file opened for reading. Methods raise OSError.
 
     Attributes:
@@ -90,7 +90,7 @@ class Note(Protocol):
         ...
 
 
-class Abandoned(Protocol):
+class AbandonedFile(Protocol):
     """A file left by a dead writer.
 
     Attributes:
@@ -125,7 +125,7 @@ class Storage(Protocol):
         """Return the names in a directory."""
         ...
 
-    def written_at(self, path: str) -> float:
+    def modification_time(self, path: str) -> float:
         """Return the modification time of a file in seconds since the epoch."""
         ...
 
@@ -133,11 +133,11 @@ class Storage(Protocol):
         """Return the contents of a file."""
         ...
 
-    def open(self, path: str) -> Reading:
+    def open(self, path: str) -> OpenedFile:
         """Open a file for reading."""
         ...
 
-    def create(self, path: str) -> Writing:
+    def create(self, path: str) -> NewFile:
         """Create a file with a unique name for writing."""
         ...
 
@@ -165,6 +165,6 @@ class Storage(Protocol):
         """Create a note about `base`."""
         ...
 
-    def abandoned(self, directory: str) -> Iterator[Abandoned]:
+    def find_abandoned(self, directory: str) -> Iterator[AbandonedFile]:
         """Yield the notes and partial files in a directory whose writers no longer run."""
         ...

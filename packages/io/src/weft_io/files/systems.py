@@ -10,7 +10,7 @@ import stat as modes
 from collections.abc import Iterable
 from typing import Any, BinaryIO, Final, NamedTuple, Protocol, cast
 
-from weft_exec.resources.file_access import check_path, opener
+from weft_exec.resources.file_access import check_path, open_checked
 from weft_tensor import errors
 
 PathLike = str | bytes | os.PathLike[str] | os.PathLike[bytes]
@@ -78,7 +78,7 @@ class LocalFileSystem:
 
     def open(self, path: str, mode: str) -> BinaryIO:
         """Open a file, buffered."""
-        return cast(BinaryIO, open(path, mode, opener=opener))
+        return cast(BinaryIO, open(path, mode, opener=open_checked))
 
     def stat(self, path: str) -> FileStatistics:
         """Return size, modification time and kind, following symbolic links."""
@@ -349,7 +349,9 @@ def expand(pattern: str) -> list[str]:
             result = [f"{base}/" if i == 0 or base[-1] != "/" else base for base in result]
         elif has_pattern(part):
             last = i == len(parts) - 1
-            result = [join(base, name) for base in result for name in _matching(base, part, last)]
+            result = [
+                join(base, name) for base in result for name in _filter_entries(base, part, last)
+            ]
         else:
             result = [join(base, part) for base in result]
     if not has_pattern(parts[-1]):
@@ -357,7 +359,7 @@ def expand(pattern: str) -> list[str]:
     return sorted(result)
 
 
-def _matching(directory: str, pattern: str, last: bool) -> Iterable[str]:
+def _filter_entries(directory: str, pattern: str, last: bool) -> Iterable[str]:
     fs, inner = locate(directory or ".")
     expression = translate(pattern)
     try:

@@ -41,7 +41,7 @@ from weft_graph.ops.powers import rsqrt, sqrt
 from weft_graph.ops.random import random_uniform
 from weft_graph.ops.reduction import reduce_mean, reduce_prod
 from weft_graph.ops.shapes import expand_dims, rank, shape
-from weft_io.image.shapes import at_least_3d
+from weft_io.image.shapes import convert_at_least_3d
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import format_dims
@@ -283,7 +283,7 @@ def adjust_contrast(images: Any, contrast_factor: Any) -> Output:
       array([0., 4.], dtype=float32)
     """
     with name_scope(None, "adjust_contrast", [images, contrast_factor]) as scope:
-        value = at_least_3d(images, "images")
+        value = convert_at_least_3d(images, "images")
         floats = _to_floats(value, (dtypes.float16, dtypes.float32))
         changed = out("AdjustContrastv2", [floats, contrast_factor])
         return convert_image_dtype(changed, value.dtype.base_dtype, saturate=True, name=scope)
@@ -354,7 +354,7 @@ def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = Non
 
 def _recolor(op: str, image: Any, change: Any, name: str | None, default: str) -> Output:
     with name_scope(name, default, [image, change]) as scope:
-        value = at_least_3d(image)
+        value = convert_at_least_3d(image)
         floats = _to_floats(value, (dtypes.float16, dtypes.float32))
         changed = out(op, [floats, change])
         return convert_image_dtype(changed, value.dtype.base_dtype, name=scope)
@@ -374,7 +374,7 @@ def per_image_standardization(image: Any) -> Output:
       array([-1.,  1.], dtype=float32)
     """
     with name_scope(None, "per_image_standardization", [image]) as scope:
-        value = cast(at_least_3d(image), dtypes.float32)
+        value = cast(convert_at_least_3d(image), dtypes.float32)
         axes = [-3, -2, -1]
         centered = value - reduce_mean(value, axes, keepdims=True)
         deviation = sqrt(reduce_mean(centered * centered, axes, keepdims=True))

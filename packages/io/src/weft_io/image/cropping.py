@@ -25,7 +25,7 @@ from weft_graph.ops.control import with_dependencies
 from weft_graph.ops.identity import identity
 from weft_graph.ops.join import stack
 from weft_graph.ops.space_to_batch import extract_image_patches
-from weft_io.image.shapes import Size, cut_rank, images_of, known_rank, size_of
+from weft_io.image.shapes import Size, convert_images, cut_rank, size_of, static_rank
 from weft_tensor import dtypes, errors
 
 
@@ -46,7 +46,7 @@ def crop_to_bounding_box(
       [4, 5, 3]
     """
     with name_scope(None, "crop_to_bounding_box", [image]) as scope:
-        value = images_of(image, "image")
+        value = convert_images(image, "image")
         count = cut_rank(value)
         offsets, targets = [offset_height, offset_width], [target_height, target_width]
         for axis in (0, 1):
@@ -80,7 +80,7 @@ def pad_to_bounding_box(
       [8, 9, 3]
     """
     with name_scope(None, "pad_to_bounding_box", [image]) as scope:
-        value = images_of(image, "image")
+        value = convert_images(image, "image")
         count = cut_rank(value)
         rows: list[Any] = [[0, 0] for _ in range(count)]
         offsets, targets = [offset_height, offset_width], [target_height, target_width]
@@ -113,7 +113,7 @@ def resize_image_with_crop_or_pad(image: Any, target_height: Any, target_width: 
       [4, 7, 3]
     """
     with name_scope(None, "resize_image_with_crop_or_pad", [image]) as scope:
-        value = images_of(image, "image")
+        value = convert_images(image, "image")
         targets = [_check_minimum(n, 1, "a target size") for n in (target_height, target_width)]
         kept_sizes, cut, margin = [], [], []
         for axis, target in enumerate(targets):
@@ -144,7 +144,7 @@ def central_crop(image: Any, central_fraction: Any) -> Output:
       [4, 4, 3]
     """
     with name_scope(None, "central_crop", [image]) as scope:
-        value = images_of(image, "image")
+        value = convert_images(image, "image")
         is_static = isinstance(central_fraction, int | float | np.number)
         if is_static and not 0 < central_fraction <= 1:
             raise errors.InvalidArgumentError(
@@ -163,7 +163,7 @@ def central_crop(image: Any, central_fraction: Any) -> Output:
                 start = cast((wide - wide * part) / 2, dtypes.int32)
             starts.append(start)
             sizes.append(have - 2 * start)
-        lead = known_rank(value) - 3
+        lead = static_rank(value) - 3
         begin, size = _vector([*[0] * lead, *starts, 0]), _vector([*[-1] * lead, *sizes, -1])
         return out("Slice", [value, begin, size], name=scope)
 

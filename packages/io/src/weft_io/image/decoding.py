@@ -11,7 +11,7 @@ from weft_graph.ir.default_graph import name_scope
 from weft_graph.ir.node import Output
 from weft_graph.ops.random import random_uniform
 from weft_io.image.color import convert_image_dtype
-from weft_io.image.shapes import at_least_3d
+from weft_io.image.shapes import convert_at_least_3d
 from weft_io.ops.image_codecs import decode_jpeg
 from weft_tensor import dtypes, errors
 
@@ -70,7 +70,7 @@ def adjust_jpeg_quality(
       [None, None, 3]
     """
     with name_scope(name, "adjust_jpeg_quality", [image]) as scope:
-        value = at_least_3d(image)
+        value = convert_at_least_3d(image)
         channels = value.dims[-1] if value.dims is not None else None
         pixels = convert_image_dtype(value, dtypes.uint8, saturate=True)
         data = out("EncodeJpegVariableQuality", [pixels, jpeg_quality])

@@ -24,7 +24,7 @@ from weft_graph.ops.join import concat
 from weft_graph.ops.random import random_uniform
 from weft_graph.ops.sequence import range as number_range
 from weft_graph.ops.shapes import rank, shape
-from weft_io.image.shapes import images_of
+from weft_io.image.shapes import convert_images
 
 
 def flip_left_right(image: Any) -> Output:
@@ -39,7 +39,7 @@ def flip_left_right(image: Any) -> Output:
       >>> wf.Session().run(wf.image.flip_left_right([[[1], [2]]]))[0, :, 0]
       array([2, 1], dtype=int32)
     """
-    return permutation.reverse(images_of(image), [-2])
+    return permutation.reverse(convert_images(image), [-2])
 
 
 def flip_up_down(image: Any) -> Output:
@@ -54,7 +54,7 @@ def flip_up_down(image: Any) -> Output:
       >>> wf.Session().run(wf.image.flip_up_down([[[1]], [[2]]]))[:, 0, 0]
       array([2, 1], dtype=int32)
     """
-    return permutation.reverse(images_of(image), [-3])
+    return permutation.reverse(convert_images(image), [-3])
 
 
 def random_flip_left_right(image: Any, seed: int | None = None) -> Output:
@@ -70,7 +70,7 @@ def random_flip_left_right(image: Any, seed: int | None = None) -> Output:
       >>> wf.image.random_flip_left_right(wf.zeros([4, 5, 3]), seed=1).shape.as_list()
       [4, 5, 3]
     """
-    return _flipped_by_chance(image, -2, seed, "random_flip_left_right")
+    return _random_flip(image, -2, seed, "random_flip_left_right")
 
 
 def random_flip_up_down(image: Any, seed: int | None = None) -> Output:
@@ -86,12 +86,12 @@ def random_flip_up_down(image: Any, seed: int | None = None) -> Output:
       >>> wf.image.random_flip_up_down(wf.zeros([4, 5, 3]), seed=1).shape.as_list()
       [4, 5, 3]
     """
-    return _flipped_by_chance(image, -3, seed, "random_flip_up_down")
+    return _random_flip(image, -3, seed, "random_flip_up_down")
 
 
-def _flipped_by_chance(image: Any, axis: int, seed: int | None, name: str) -> Output:
+def _random_flip(image: Any, axis: int, seed: int | None, name: str) -> Output:
     with name_scope(None, name, [image]) as scope:
-        value = images_of(image)
+        value = convert_images(image)
         draws = concat([shape(value)[:-3], [1, 1, 1]], 0)
         flips = random_uniform(draws, 0, 1.0, seed=seed) < 0.5
         result = out("SelectV2", [flips, permutation.reverse(value, [axis]), value], name=scope)
@@ -113,7 +113,7 @@ def rot90(image: Any, k: Any = 1, name: str | None = None) -> Output:
       array([2, 1], dtype=int32)
     """
     with name_scope(name, "rot90", [image, k]) as scope:
-        value = images_of(image)
+        value = convert_images(image)
         if isinstance(k, int):
             return identity(_rotate(value, k % 4), name=scope)
         quarters = out("FloorMod", [k, 4])
@@ -160,4 +160,4 @@ def transpose(image: Any, name: str | None = None) -> Output:
       >>> wf.image.transpose(wf.zeros([2, 4, 5, 3])).shape.as_list()
       [2, 5, 4, 3]
     """
-    return _swap_bytes(images_of(image), name or "transpose_image")
+    return _swap_bytes(convert_images(image), name or "transpose_image")

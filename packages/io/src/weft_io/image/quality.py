@@ -31,7 +31,7 @@ from weft_graph.ops.pool import avg_pool
 from weft_graph.ops.reduction import reduce_mean, reduce_prod, reduce_sum
 from weft_graph.ops.shapes import reshape, shape
 from weft_io.image.color import convert_image_dtype
-from weft_io.image.shapes import at_least_3d, images_of
+from weft_io.image.shapes import convert_at_least_3d, convert_images
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import compatible_dims, format_dims
 
@@ -43,7 +43,10 @@ Reduce = Callable[[Output], Output]
 
 def _pair(a: Any, b: Any, max_val: Any) -> tuple[Output, Output, Output]:
     """Convert two images and the range of their values; integers become float32 in [0, 1]."""
-    first, second = at_least_3d(a, "the first image"), at_least_3d(b, "the second image")
+    first, second = (
+        convert_at_least_3d(a, "the first image"),
+        convert_at_least_3d(b, "the second image"),
+    )
     if first.dtype.base_dtype != second.dtype.base_dtype:
         raise errors.InvalidTypeError(
             f"images must be of one type, got {first.dtype.name} and {second.dtype.name}"
@@ -167,8 +170,8 @@ def _windows(images: Output, size: int, sigma: float) -> Reduce:
             raise errors.InvalidArgumentError(
                 f"images must be at least {size} high and wide, got shape {format_dims(dims)}"
             )
-    places = np.arange(size, dtype=np.float64) - (size - 1) / 2
-    bell = np.exp(-0.5 * (places / sigma) ** 2)
+    positions = np.arange(size, dtype=np.float64) - (size - 1) / 2
+    bell = np.exp(-0.5 * (positions / sigma) ** 2)
     bell = (bell / bell.sum()).astype(np.float32)
     channels = shape(images)[-1] if dims is None or dims[-1] is None else dims[-1]
 
@@ -228,7 +231,7 @@ def total_variation(images: Any, name: str | None = None) -> Output:
       np.float32(4.0)
     """
     with name_scope(name, "total_variation", [images]) as scope:
-        value = images_of(images)
+        value = convert_images(images)
         down = value[..., 1:, :, :] - value[..., :-1, :, :]
         across = value[..., 1:, :] - value[..., :-1, :]
         axes = [-3, -2, -1]
@@ -250,7 +253,7 @@ def image_gradients(image: Any) -> tuple[Output, Output]:
       array([[1., 0.],
              [4., 0.]], dtype=float32)
     """
-    value = images_of(image, "image")
+    value = convert_images(image, "image")
     if value.dims is not None and len(value.dims) != 4:
         raise errors.InvalidArgumentError(
             f"image must have shape [batch, height, width, channels], got {format_dims(value.dims)}"
@@ -272,7 +275,7 @@ def sobel_edges(image: Any) -> Output:
       >>> wf.image.sobel_edges(wf.zeros([2, 4, 5, 3])).shape.as_list()
       [2, 4, 5, 3, 2]
     """
-    value = images_of(image, "image")
+    value = convert_images(image, "image")
     down = np.outer([-1, 0, 1], [1, 2, 1])
     kernels = np.stack([down, down.T], -1)[:, :, np.newaxis]
     dims = value.dims

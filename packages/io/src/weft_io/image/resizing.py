@@ -20,7 +20,7 @@ from weft_graph.ops.join import stack
 from weft_graph.ops.rounding import floor, round as rounded
 from weft_graph.ops.shapes import expand_dims, shape, squeeze
 from weft_io.image.cropping import pad_to_bounding_box
-from weft_io.image.shapes import images_of, known_rank
+from weft_io.image.shapes import convert_images, static_rank
 from weft_io.ops.image_resizing import (
     resize_area,
     resize_bicubic,
@@ -87,12 +87,12 @@ def resize_images(
     if method not in _METHODS:
         raise errors.InvalidArgumentError(f"method must be one of {list(_METHODS)}, got {method!r}")
     with name_scope(name, "resize", [images, size]) as scope:
-        value = images_of(images)
-        single = known_rank(value) == 3
+        value = convert_images(images)
+        single = static_rank(value) == 3
         batch = expand_dims(value, 0) if single else value
         expected = _size(size)
         if preserve_aspect_ratio:
-            expected = _fit_inside(batch, expected)
+            expected = _fit_size(batch, expected)
         constant = constant_value(expected)
         assert batch.dims is not None
         if constant is not None and batch.dims[1:3] == tuple(constant.tolist()):
@@ -118,7 +118,7 @@ def _size(size: Any) -> Output:
     return expected
 
 
-def _fit_inside(images: Output, size: Output) -> Output:
+def _fit_size(images: Output, size: Output) -> Output:
     """Return the largest size with the proportions of the images that fits inside another size."""
     dims, constant = images.dims, constant_value(size)
     if constant is not None and dims is not None and dims[1] and dims[2]:
@@ -157,8 +157,8 @@ def resize_image_with_pad(
         if isinstance(target, int) and target < 1:
             raise errors.InvalidArgumentError(f"a target size must be at least 1, got {target}")
     with name_scope(None, "resize_image_with_pad", [image]) as scope:
-        value = images_of(image, "image")
-        single = known_rank(value) == 3
+        value = convert_images(image, "image")
+        single = static_rank(value) == 3
         batch = expand_dims(value, 0) if single else value
         sizes, margins = _fit(batch, target_height, target_width)
         resized = resize_images(batch, sizes, method, align_corners)

@@ -14,7 +14,7 @@ Size = Any
 """A static size, or an int32 scalar tensor."""
 
 
-def images_of(value: Any, label: str = "images") -> Output:
+def convert_images(value: Any, label: str = "images") -> Output:
     """Convert a value to a tensor of one image, a batch of images, or unknown rank.
 
     Raises: InvalidArgumentError: its rank is not 3 or 4.
@@ -28,7 +28,7 @@ def images_of(value: Any, label: str = "images") -> Output:
     return tensor
 
 
-def at_least_3d(value: Any, label: str = "image") -> Output:
+def convert_at_least_3d(value: Any, label: str = "image") -> Output:
     """Convert a value to a tensor whose last three axes are height, width and channels.
 
     Raises: InvalidArgumentError: it has a lower rank.
@@ -42,7 +42,7 @@ def at_least_3d(value: Any, label: str = "image") -> Output:
     return tensor
 
 
-def known_rank(tensor: Output) -> int:
+def static_rank(tensor: Output) -> int:
     """Return the static rank of images.
 
     Raises: InvalidArgumentError: it is unknown.

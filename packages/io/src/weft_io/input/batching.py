@@ -34,7 +34,7 @@ from weft_io.input.sparse_batches import (
 )
 from weft_io.queues.queue import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import integer
+from weft_tensor.arguments import check_integer
 from weft_tensor.shape import TensorShape
 
 Tensors = Any
@@ -61,7 +61,7 @@ class _Options:
         self.shapes = None if shapes is None else to_list(shapes, "shapes")
         self.smaller = smaller
         self.padded = padded
-        self.threads = integer(threads, "num_threads", 1)
+        self.threads = check_integer(threads, "num_threads", 1)
 
 
 def batch(
@@ -331,7 +331,7 @@ def maybe_shuffle_batch(
     return _batch(
         [tensors],
         keep_input,
-        _shuffling(capacity, min_after_dequeue, seed, shared_name),
+        _shuffle_queue_factory(capacity, min_after_dequeue, seed, shared_name),
         options,
         (min_after_dequeue, capacity),
         name_scope(name, "shuffle_batch", _values([tensors], keep_input)),
@@ -419,7 +419,7 @@ def maybe_shuffle_batch_join(
     return _batch(
         tensors_list,
         keep_input,
-        _shuffling(capacity, min_after_dequeue, seed, shared_name),
+        _shuffle_queue_factory(capacity, min_after_dequeue, seed, shared_name),
         options,
         (min_after_dequeue, capacity),
         name_scope(name, "shuffle_batch_join", _values(tensors_list, keep_input)),
@@ -434,8 +434,10 @@ def _fifo(capacity: int, padded: bool, shared_name: str | None) -> MakeQueue:
     return lambda types, shapes: kind(capacity, types, shapes, shared_name=shared_name)
 
 
-def _shuffling(capacity: int, minimum: int, seed: int | None, shared_name: str | None) -> MakeQueue:
-    minimum = integer(minimum, "min_after_dequeue", 0)
+def _shuffle_queue_factory(
+    capacity: int, minimum: int, seed: int | None, shared_name: str | None
+) -> MakeQueue:
+    minimum = check_integer(minimum, "min_after_dequeue", 0)
     return lambda types, shapes: RandomShuffleQueue(
         capacity, minimum, types, shapes, seed=seed, shared_name=shared_name
     )
@@ -455,8 +457,8 @@ def _batch(
       fullness: the range of sizes for the summary of the queue's fullness.
     """
     with scope as prefix:
-        keep = checked_keep_input(keep_input, options.enqueue_many)
-        examples = [convert_example(tensors_of(source)) for source in _checked_sources(sources)]
+        keep = convert_keep_input(keep_input, options.enqueue_many)
+        examples = [convert_example(tensors_of(source)) for source in _check_sources(sources)]
         enqueue_many = options.enqueue_many
         if keep is not None:
             enqueue_many = True
@@ -466,7 +468,7 @@ def _batch(
         components = [first] + [
             store_sparse(example, enqueue_many, infos)[0] for example in examples[1:]
         ]
-        shapes = _merged_shapes(components, options, enqueue_many)
+        shapes = _merge_shapes(components, options, enqueue_many)
         queue = make_queue(_types(components), shapes)
         enqueues = [_enqueue(queue, component, enqueue_many) for component in components]
         add_queue_runner(QueueRunner(queue, enqueues * options.threads))
@@ -483,7 +485,7 @@ def _enqueue(queue: QueueBase, components: Sequence[Output], is_many: bool) -> N
     return queue.enqueue_many(components) if is_many else queue.enqueue(components)
 
 
-def checked_keep_input(keep_input: Any, enqueue_many: bool) -> Output | None:
+def convert_keep_input(keep_input: Any, enqueue_many: bool) -> Output | None:
     """Return `keep_input` as a tensor; None if it is known to be true.
 
     Raises: InvalidArgumentError: its rank is unknown, over 1, or 1 without `enqueue_many`.
@@ -538,7 +540,7 @@ def restore_structure(source: Tensors, components: Any) -> Any:
     return components
 
 
-def _checked_sources(sources: Sequence[Tensors]) -> Sequence[Tensors]:
+def _check_sources(sources: Sequence[Tensors]) -> Sequence[Tensors]:
     if not sources or not all(len(tensors_of(source)) for source in sources):
         raise errors.InvalidArgumentError("Expected at least one tensor in batch().")
     first = sources[0]
@@ -573,7 +575,7 @@ def _types(components: Sequence[Sequence[Output]]) -> list[Any]:
     return types
 
 
-def _merged_shapes(
+def _merge_shapes(
     components: Sequence[Sequence[Output]], options: _Options, enqueue_many: bool
 ) -> list[TensorShape]:
     """Return the merged static shape of each component over all sources."""

@@ -14,7 +14,7 @@ from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Node, Output
 from weft_graph.ops import casting, comparison, control, reduction
 from weft_io.coordination.queue_runner import QueueRunner, add_queue_runner
-from weft_io.input.batching import Tensors, checked_keep_input, restore_structure, tensors_of
+from weft_io.input.batching import Tensors, convert_keep_input, restore_structure, tensors_of
 from weft_io.input.pipeline import summarize_fullness
 from weft_io.input.sparse_batches import (
     SparseInfo,
@@ -76,7 +76,7 @@ def bucket(
       ...     session.run((which, numbers))
       (np.int32(1), array([1, 3, 5], dtype=int32))
     """
-    sizes = _checked_sizes(batch_size, num_buckets)
+    sizes = _check_sizes(batch_size, num_buckets)
     limits = list(bucket_capacities or [capacity] * num_buckets)
     if len(limits) != num_buckets:
         raise errors.InvalidArgumentError(
@@ -86,7 +86,7 @@ def bucket(
     if not len(tensors_of(tensors)):
         raise errors.InvalidArgumentError("Expected at least one tensor in bucket().")
     with name_scope(name, "bucket", tensors_of(tensors)) as prefix:
-        keep = checked_keep_input(keep_input, enqueue_many=False)
+        keep = convert_keep_input(keep_input, enqueue_many=False)
         index = convert_to_tensor(which_bucket, dtypes.int32)
         example = convert_example(tensors_of(tensors))
         component_shapes = _component_shapes(example, shapes)
@@ -170,7 +170,7 @@ def bucket_by_sequence_length(
 # --------------------------------------------------------------------------- parts
 
 
-def _checked_sizes(batch_size: Any, num_buckets: int) -> list[Any]:
+def _check_sizes(batch_size: Any, num_buckets: int) -> list[Any]:
     if num_buckets < 1:
         raise errors.InvalidArgumentError(f"num_buckets must be at least 1, got {num_buckets}")
     if not isinstance(batch_size, list | tuple):

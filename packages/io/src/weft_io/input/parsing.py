@@ -26,7 +26,7 @@ from weft_graph.ir.node import Output
 from weft_graph.ops.join import concat, stack
 from weft_graph.ops.shapes import expand_dims, reshape, squeeze
 from weft_graph.ops.sparse import sparse_reorder
-from weft_io.input.ragged_features import RaggedFeature, ragged_of
+from weft_io.input.ragged_features import RaggedFeature, assemble_ragged
 from weft_tensor import dtypes, errors
 from weft_tensor.arguments import INT64_MAX
 from weft_tensor.dtypes import DType
@@ -207,7 +207,7 @@ def _plan(features: Features, allowed: tuple[type, ...], lists: bool = False) ->
             for name in feature.partition_keys:
                 plan.add_sparse(name, dtypes.int64)
         elif isinstance(feature, FixedLenFeature):
-            shape = _fixed_shape(key, feature)
+            shape = _require_fixed_shape(key, feature)
             plan.dense[key] = (_element(key, feature.dtype), shape, feature.default_value)
         else:
             plan.dense[key] = _sequence_feature(key, feature, lists)
@@ -248,7 +248,7 @@ def _index_keys(feature: SparseFeature) -> list[str]:
     return list(keys) if isinstance(keys, list | tuple) else [keys]
 
 
-def _fixed_shape(key: str, feature: FixedLenFeature) -> Dims:
+def _require_fixed_shape(key: str, feature: FixedLenFeature) -> Dims:
     if feature.shape is None:
         raise errors.InvalidArgumentError(f"Missing shape for feature {key}.")
     dims = as_dims(feature.shape)
@@ -329,7 +329,7 @@ def _types(plan: _Plan) -> list[DType]:
 # ------------------------------------------------------------------------------ outputs
 
 
-def _named_outputs(outputs: Sequence[Output], plan: _Plan) -> tuple[Parsed, Sequence[Output]]:
+def _name_outputs(outputs: Sequence[Output], plan: _Plan) -> tuple[Parsed, Sequence[Output]]:
     """Split the outputs of the op into the parsed features, by name, and the remaining outputs."""
     count = len(plan.sparse)
     parsed: Parsed = {
@@ -348,7 +348,7 @@ def _assemble_features(parsed: Parsed, features: Features | None) -> Parsed:
         if isinstance(feature, SparseFeature):
             result[key] = _merge(parsed, feature)
         elif isinstance(feature, RaggedFeature):
-            result[key] = ragged_of(parsed, key, feature)
+            result[key] = assemble_ragged(parsed, key, feature)
     return {key: result.get(key, parsed.get(key)) for key in features or {}}
 
 
@@ -432,7 +432,7 @@ def _check_features(features: Features) -> Features:
 def _parse_example(serialized: Any, names: Output, plan: _Plan, name: str | None) -> Parsed:
     inputs = [serialized, names, list(plan.sparse), list(plan.dense), _defaults(plan)]
     attrs = {"sparse_types": list(plan.sparse.values()), "dense_shapes": _shapes(plan)}
-    return _named_outputs(create("ParseExample", inputs, attrs, name).outputs, plan)[0]
+    return _name_outputs(create("ParseExample", inputs, attrs, name).outputs, plan)[0]
 
 
 def parse_single_example(
@@ -472,7 +472,7 @@ def parse_single_example(
                 "dense_shapes": _shapes(plan),
             }
             node = create("ParseSingleExample", [value, _defaults(plan)], attrs, scope)
-            parsed = _named_outputs(node.outputs, plan)[0]
+            parsed = _name_outputs(node.outputs, plan)[0]
         return _assemble_features(parsed, features)
 
 
@@ -517,7 +517,7 @@ def _sequence_attrs(context: _Plan, lists: _Plan) -> dict[str, Any]:
     }
 
 
-def _assumed_empty(features: Features | None) -> list[str]:
+def _features_assumed_empty(features: Features | None) -> list[str]:
     return [
         key
         for key, feature in sorted((features or {}).items())
@@ -563,7 +563,7 @@ def parse_sequence_example(
     with name_scope(name, "ParseSequenceExample", [serialized, example_names]) as scope:
         attrs = {
             **_sequence_attrs(context, lists),
-            "feature_list_dense_missing_assumed_empty": _assumed_empty(sequence_features),
+            "feature_list_dense_missing_assumed_empty": _features_assumed_empty(sequence_features),
             "context_sparse_keys": list(context.sparse),
             "context_dense_keys": list(context.dense),
             "feature_list_sparse_keys": list(lists.sparse),
@@ -571,8 +571,8 @@ def parse_sequence_example(
         }
         inputs = [serialized, _strings(example_names), _defaults(context)]
         node = create("ParseSequenceExample", inputs, attrs, scope)
-        of_context, remaining = _named_outputs(node.outputs, context)
-        of_lists, remaining = _named_outputs(remaining, lists)
+        of_context, remaining = _name_outputs(node.outputs, context)
+        of_lists, remaining = _name_outputs(remaining, lists)
         of_context = _assemble_features(of_context, context_features)
         return of_context, of_lists, dict(zip(lists.dense, remaining, strict=True))
 
@@ -612,7 +612,7 @@ def parse_single_sequence_example(
     with name_scope(name, "ParseSingleSequenceExample", [serialized, example_name]) as scope:
         inputs = [
             serialized,
-            convert_to_tensor(_assumed_empty(sequence_features), dtypes.string),
+            convert_to_tensor(_features_assumed_empty(sequence_features), dtypes.string),
             list(context.sparse),
             list(context.dense),
             list(lists.sparse),
@@ -621,8 +621,8 @@ def parse_single_sequence_example(
             "" if example_name is None else example_name,
         ]
         node = create("ParseSingleSequenceExample", inputs, _sequence_attrs(context, lists), scope)
-        of_context, remaining = _named_outputs(node.outputs, context)
-        of_lists = _named_outputs(remaining, lists)[0]
+        of_context, remaining = _name_outputs(node.outputs, context)
+        of_lists = _name_outputs(remaining, lists)[0]
         return (
             _assemble_features(of_context, context_features),
             _assemble_features(of_lists, sequence_features),

@@ -22,13 +22,13 @@ from weft_graph.ir.node import Output
 from weft_graph.ops import casting, gather, identity, random, sequence, shapes
 from weft_graph.ops.control import Assert
 from weft_graph.variables.base import Variable
-from weft_io.arguments import encoded_paths, to_list
+from weft_io.arguments import encode_paths, to_list
 from weft_io.coordination.queue_runner import QueueRunner, add_queue_runner
 from weft_io.ops import summary
 from weft_io.ops.files import matching_files
 from weft_io.queues.queue import FIFOQueue, QueueBase
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import integer, text
+from weft_tensor.arguments import check_integer, check_text
 from weft_tensor.shape import TensorShape
 
 
@@ -86,7 +86,7 @@ def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = 
     value = convert_to_tensor(tensor)
     if num_epochs is None:
         return value
-    if integer(num_epochs, "num_epochs") <= 0:
+    if check_integer(num_epochs, "num_epochs") <= 0:
         raise errors.InvalidArgumentError(f"num_epochs must be > 0 not {num_epochs}.")
     with name_scope(name, "limit_epochs", [value]) as scope:
         epochs = Variable(
@@ -167,7 +167,7 @@ def summarize_fullness(name: str, queue: QueueBase, minimum: int, capacity: int)
 
     Raises: InvalidArgumentError: the capacity is not above `minimum`.
     """
-    text(name, "summary_name")
+    check_text(name, "summary_name")
     if 0 <= capacity <= minimum:
         raise errors.InvalidArgumentError(
             f"capacity must be greater than min_after_dequeue={minimum}, got {capacity}"
@@ -210,7 +210,7 @@ def string_input_producer(
             )
         if not len(string_tensor):
             raise errors.InvalidArgumentError(message)
-        string_tensor = encoded_paths(string_tensor)
+        string_tensor = encode_paths(string_tensor)
     with name_scope(name, "input_producer", [string_tensor]) as scope:
         names = convert_to_tensor(string_tensor, dtypes.string)
         with control_dependencies([Assert(shapes.size(names) > 0, [message])]):

@@ -22,7 +22,7 @@ from weft_graph.ops.reduction import cumsum, reduce_all, reduce_max, reduce_sum
 from weft_graph.ops.shapes import reshape, shape, size
 from weft_graph.ragged.tensor import RaggedTensor
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import integer
+from weft_tensor.arguments import check_integer
 from weft_tensor.dtypes import DType
 
 
@@ -164,7 +164,7 @@ def _check_partition(partition: Any) -> None:
         allowed = ", ".join([f"RaggedFeature.{kind.__name__}" for kind in _PARTITIONS])
         raise errors.InvalidTypeError(f"a partition must be one of {allowed}, got {partition!r}")
     if isinstance(partition, UniformRowLength):
-        integer(partition.length, "the length of UniformRowLength", 1)
+        check_integer(partition.length, "the length of UniformRowLength", 1)
     elif not isinstance(partition.key, str) or not partition.key:
         raise errors.InvalidArgumentError(
             f"the key of {type(partition).__name__} must be the name of a feature, got "
@@ -175,7 +175,7 @@ def _check_partition(partition: Any) -> None:
 # ------------------------------------------------------------------------------ put together
 
 
-def ragged_of(parsed: Mapping[str, Any], key: str, feature: RaggedFeature) -> Any:
+def assemble_ragged(parsed: Mapping[str, Any], key: str, feature: RaggedFeature) -> Any:
     """Assemble a feature from its components.
 
     Args:
@@ -245,10 +245,10 @@ def _cut(
         return _cut_by_ids(ragged_tensor, numbers, check)
     if isinstance(partition, RowSplits):
         numbers = numbers[:, 1:]
-    places = numbers.values + repeat(ragged_tensor.row_starts(), numbers.row_lengths())
+    positions = numbers.values + repeat(ragged_tensor.row_starts(), numbers.row_lengths())
     starts = isinstance(partition, RowStarts)
     make = RaggedTensor.from_row_starts if starts else RaggedTensor.from_row_limits
-    return numbers.with_values(make(ragged_tensor.values, places, validate=check))
+    return numbers.with_values(make(ragged_tensor.values, positions, validate=check))
 
 
 def _cut_by_ids(ragged_tensor: RaggedTensor, ids: RaggedTensor, check: bool) -> RaggedTensor:

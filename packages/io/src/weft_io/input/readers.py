@@ -19,7 +19,7 @@ from weft_io.ops import readers as ops
 from weft_io.queues.queue import QueueBase
 from weft_io.records.options import TFRecordOptions
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import integer
+from weft_tensor.arguments import check_integer
 
 
 class ReaderBase:
@@ -188,7 +188,7 @@ class TextLineReader(ReaderBase):
     """
 
     def __init__(self, skip_header_lines: int | None = None, name: str | None = None) -> None:
-        skipped = integer(
+        skipped = check_integer(
             0 if skip_header_lines is None else skip_header_lines, "skip_header_lines", 0
         )
         super().__init__(ops.text_line_reader(skipped, name=name), supports_serialize=True)
@@ -225,10 +225,10 @@ class FixedLengthRecordReader(ReaderBase):
         name: str | None = None,
         encoding: str | None = None,
     ) -> None:
-        length = integer(record_bytes, "record_bytes", 1)
-        before = integer(0 if header_bytes is None else header_bytes, "header_bytes", 0)
-        after = integer(0 if footer_bytes is None else footer_bytes, "footer_bytes", 0)
-        hop = integer(0 if hop_bytes is None else hop_bytes, "hop_bytes", 0)
+        length = check_integer(record_bytes, "record_bytes", 1)
+        before = check_integer(0 if header_bytes is None else header_bytes, "header_bytes", 0)
+        after = check_integer(0 if footer_bytes is None else footer_bytes, "footer_bytes", 0)
+        hop = check_integer(0 if hop_bytes is None else hop_bytes, "hop_bytes", 0)
         handle = ops.fixed_length_record_reader(
             length, before, after, hop, encoding or "", name=name
         )

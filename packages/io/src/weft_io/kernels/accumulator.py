@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.resources.resources import Done
+from weft_exec.resources.resources import CompletionCallback
 from weft_io.resources.accumulator import DenseAccumulator, SparseAccumulator
 from weft_io.resources.handles import holder, resource_of
 from weft_io.resources.values import keeper, number_of
@@ -101,7 +101,7 @@ def _apply_sparse(node: Node, device: Device) -> KernelFunction:
 def _take(node: Node, device: Device) -> KernelFunction:
     kind = _kind_of(node)
 
-    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: CompletionCallback) -> None:
         dense_accumulator: DenseAccumulator | SparseAccumulator = resource_of(inputs[0], kind)
         _check_type(dense_accumulator, node)
         dense_accumulator.take(number_of(inputs[1], "num_required"), completion, ctx.cancellation)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.resources.resources import Done
+from weft_exec.resources.resources import CompletionCallback
 from weft_io.resources.barrier import Barrier
 from weft_io.resources.handles import allocator, deadline_in, holder, resource_of
 from weft_io.resources.values import items_of, keeper, number_of
@@ -68,7 +68,7 @@ def _take_many(node: Node, device: Device) -> KernelFunction:
     timeout: int = node.attrs["timeout_ms"]
     empty = allocator(device)
 
-    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: CompletionCallback) -> None:
         resource = resource_of(inputs[0], Barrier)
         if resource.types != types:
             raise errors.InvalidArgumentError(

@@ -84,7 +84,7 @@ def _items(node: Node) -> Callable[..., list[Item]]:
 @kernel("RestoreV2", heavy=True)
 def _restore(node: Node, device: Device) -> KernelFunction:
     optional = node.attrs.get("_optional", ())
-    outputs = [(o.dtype, _required(o), i in optional) for i, o in enumerate(node.outputs)]
+    outputs = [(o.dtype, _required_shape(o), i in optional) for i, o in enumerate(node.outputs)]
 
     def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         return np.empty(shape, dtype) if dtype.hasobject else new_array(device, shape, dtype)
@@ -101,7 +101,7 @@ def _restore(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-def _required(output: Output) -> Dims:
+def _required_shape(output: Output) -> Dims:
     """Return the required shape of an output: its static shape, or that of its variable.
 
     In an imported graph only the variable has the shape. Checking before the restore keeps a

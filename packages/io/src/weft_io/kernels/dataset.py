@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.resources.resources import Done, ResourceHandle
+from weft_exec.resources.resources import CompletionCallback, ResourceHandle
 from weft_graph.ops.control import py_function_of
 from weft_io.records.fixed import FixedLengthSource
 from weft_io.records.lines import LineSource
@@ -101,7 +101,7 @@ def _lines(node: Node, device: Device) -> KernelFunction:
 
 
 @kernel("FixedLengthRecordDatasetV2")
-def _fixed(node: Node, device: Device) -> KernelFunction:
+def _fixed_length_records(node: Node, device: Device) -> KernelFunction:
     def run(
         names: Any, header: Any, record: Any, footer: Any, buffer_size: Any, compression: Any
     ) -> Source:
@@ -326,12 +326,12 @@ def _make_iterator(node: Node, device: Device) -> KernelFunction:
     return lambda source, handle: resource_of(handle, IteratorResource).start(source, name)
 
 
-class _Handed:
+class _CheckedCallback:
     """A callback that returns an element as the outputs of a node, after checking the shapes."""
 
     __slots__ = ("_done", "_shapes", "fail")
 
-    def __init__(self, completion: Done, shapes: Sequence[Dims]) -> None:
+    def __init__(self, completion: CompletionCallback, shapes: Sequence[Dims]) -> None:
         self._done = completion
         self._shapes = shapes
         self.fail = completion.fail
@@ -355,7 +355,7 @@ def _get_next(node: Node, device: Device) -> KernelFunction:
     types, shapes = node.attrs["output_types"], node.attrs["output_shapes"]
     cached: tuple[IteratorResource | None, Sequence[Dims]] = (None, ())
 
-    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: CompletionCallback) -> None:
         nonlocal cached
         iterator = resource_of(inputs[0], IteratorResource)
         resource, requested = cached
@@ -364,7 +364,7 @@ def _get_next(node: Node, device: Device) -> KernelFunction:
             # Shapes that the iterator checks itself need no check here.
             requested = () if iterator.shapes == tuple(shapes) else shapes
             cached = iterator, requested
-        iterator.get_next(_Handed(completion, requested), ctx.cancellation)
+        iterator.get_next(_CheckedCallback(completion, requested), ctx.cancellation)
 
     return run
 

@@ -41,7 +41,7 @@ def _functions(
     counts = [len(node.attrs[f"T{name}_other_arguments"]) for name in names]
     keep = keeper(node, 1)
 
-    def joined(inputs: Sequence[Any]) -> list[Call]:
+    def concatenate_calls(inputs: Sequence[Any]) -> list[Call]:
         remaining = list(keep(inputs))
         result = []
         for call, count in zip(calls, counts, strict=True):
@@ -49,7 +49,7 @@ def _functions(
             del remaining[:count]
         return result
 
-    return joined
+    return concatenate_calls
 
 
 @kernel("WindowDataset")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.resources.resources import Done
+from weft_exec.resources.resources import CompletionCallback
 from weft_io.kernels.dataset_experimental import text
 from weft_io.records.options import TFRecordOptions
 from weft_io.records.tfrecord import TFRecordWriter
@@ -58,7 +58,7 @@ def elements_in(ctx: StepContext, source: Source) -> Iterator[tuple[Element, str
     with closing(source.iterate(Root())) as stream:
         while (element := stream.get()) is not None:
             _check_goes_on(ctx)
-            yield element, stream.place()
+            yield element, stream.location()
 
 
 def _check_goes_on(ctx: StepContext) -> None:
@@ -77,15 +77,15 @@ def _reduce(node: Node, device: Device) -> KernelFunction:
     count = len(node.attrs["Tstate"])
     shapes = node.attrs["output_shapes"]
 
-    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: CompletionCallback) -> None:
         remaining = keep(inputs)
         state = tuple([component(value) for value in remaining[:count]])
         function = bind_captured(call, remaining[count:])
-        for element, place in elements_in(ctx, inputs[0]):
+        for element, location in elements_in(ctx, inputs[0]):
             try:
                 state = function((*state, *element))
             except errors.OpError as error:
-                add_location(error, place)
+                add_location(error, location)
                 raise
         completion(_results(state, shapes))
 
@@ -115,11 +115,11 @@ def _cardinality(node: Node, device: Device) -> KernelFunction:
 
 @kernel("DatasetToTFRecord")
 def _write(node: Node, device: Device) -> KernelFunction:
-    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: CompletionCallback) -> None:
         source, filename, compression = inputs
         kind = TFRecordOptions.get_compression_type_string(text(compression))
         with TFRecordWriter(text(filename), kind) as writer:
-            for (record, *_), _place in elements_in(ctx, source):
+            for (record, *_), _location in elements_in(ctx, source):
                 if type(record) is not bytes:
                     raise errors.InvalidArgumentError(
                         "DatasetToTFRecord requires elements that are one string each, got "
@@ -178,7 +178,7 @@ class _Wrapped:
 
     __slots__ = ("_done",)
 
-    def __init__(self, completion: Done) -> None:
+    def __init__(self, completion: CompletionCallback) -> None:
         self._done = completion
 
     def __call__(self, value: Any = None) -> None:
@@ -196,7 +196,7 @@ class _Wrapped:
 def _get_next(node: Node, device: Device) -> KernelFunction:
     types, shapes = node.attrs["output_types"], node.attrs["output_shapes"]
 
-    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: CompletionCallback) -> None:
         iterator = resource_of(inputs[0], IteratorResource)
         iterator.check_gives(types, shapes)
         wrapped = _Wrapped(completion)

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_io.files import gfile
-from weft_io.records.columns import strings_of
+from weft_io.records.columns import to_strings
 from weft_io.records.whole import read_file
 
 if TYPE_CHECKING:
@@ -42,6 +42,6 @@ def _write_file(node: Node, device: Device) -> KernelFunction:
 def _matching_files(node: Node, device: Device) -> KernelFunction:
     def run(pattern: Any) -> Any:
         names = gfile.glob(pattern.reshape(-1).tolist())
-        return strings_of([os.fsencode(name) for name in sorted(set(names))])
+        return to_strings([os.fsencode(name) for name in sorted(set(names))])
 
     return run

@@ -67,11 +67,11 @@ def _axis(start: Array, end: Array, size: int, count: int, nearest: bool) -> _Ax
         slope = np.full(1, 0.5, np.float32)
     if count > 1:
         step = (end - start) * reach / np.float32(count - 1)
-        place = (start * reach)[:, None] + np.arange(count, dtype=np.float32) * step[:, None]
+        positions = (start * reach)[:, None] + np.arange(count, dtype=np.float32) * step[:, None]
     else:
-        place = (np.float32(0.5) * (start + end) * reach)[:, None]
-    inside = (place >= 0) & (place <= reach)
-    safe = np.where(inside, place, np.float32(0))
+        positions = (np.float32(0.5) * (start + end) * reach)[:, None]
+    inside = (positions >= 0) & (positions <= reach)
+    safe = np.where(inside, positions, np.float32(0))
     if nearest:
         safe = np.floor(safe + np.float32(0.5))
     low = np.floor(safe)
@@ -193,8 +193,8 @@ def _add_corners(total: Array, grads: Array, index: Array, rows: _Axis, columns:
     for y, tall in ((rows.low, 1 - down), (rows.high, down)):
         part = live * tall
         for x, wide in ((columns.low, 1 - across), (columns.high, across)):
-            places = _flat(index, y, x, total.shape)[..., None] * depth + channels
-            np.add.at(flat, places.reshape(-1), (part * wide).reshape(-1))
+            indices = _flat(index, y, x, total.shape)[..., None] * depth + channels
+            np.add.at(flat, indices.reshape(-1), (part * wide).reshape(-1))
 
 
 @kernel("CropAndResizeGradImage", heavy=True)
@@ -264,16 +264,16 @@ def _glimpse(node: Node, device: Device) -> KernelFunction:
     name = f"_noise/{node.name}"
 
     def make() -> philox.RandomStream:
-        return philox.RandomStream(name, philox.entropy())  # the op has no seed
+        return philox.RandomStream(name, philox.random_key())  # the op has no seed
 
     stream = device.resources.own.lookup_or_create("", name, philox.RandomStream, make)
 
     def run(images: Any, size: Any, offsets: Any) -> Any:
         height, width = _check_glimpse(images, size, offsets)
         sizes = np.array(images.shape[1:3], np.float32)
-        place = offsets * sizes if attrs["normalized"] else offsets
-        place = place / 2 + sizes / 2 if attrs["centered"] else place
-        first = np.trunc(place - np.array([height, width], np.float32) / 2).astype(np.int64)
+        positions = offsets * sizes if attrs["normalized"] else offsets
+        positions = positions / 2 + sizes / 2 if attrs["centered"] else positions
+        first = np.trunc(positions - np.array([height, width], np.float32) / 2).astype(np.int64)
         y = first[:, :1] + np.arange(height)
         x = first[:, 1:] + np.arange(width)
         inside = ((y >= 0) & (y < images.shape[1]))[:, :, None]

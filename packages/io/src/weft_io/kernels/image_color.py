@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.kernels.common import as_exact, new_array, widened
+from weft_exec.kernels.common import as_exact, new_array, widen_value
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
@@ -30,7 +30,7 @@ def _pixelwise(change: Callable[..., Any], images: Any, device: Device, *args: A
     pixels, new_value = images.reshape(-1, 3), result.reshape(-1, 3)
     for index in range(0, len(pixels), BLOCK):
         block = slice(index, index + BLOCK)
-        wide = widened(pixels[block])
+        wide = widen_value(pixels[block])
         channels = change(*[np.ascontiguousarray(wide[:, i]) for i in range(3)], *args)
         for i, channel in enumerate(channels):
             new_value[block, i] = channel
@@ -55,11 +55,11 @@ def _to_hsv(red: Any, green: Any, blue: Any) -> tuple[Any, Any, Any]:
 
 def _shares(hue: Any) -> tuple[Any, Any, Any]:
     """Return the ratios of red, green and blue to the largest of them, from 0 to 1."""
-    place = hue * 6
+    sector = hue * 6
     return (
-        np.clip(np.abs(place - 3) - 1, 0, 1),
-        np.clip(2 - np.abs(place - 2), 0, 1),
-        np.clip(2 - np.abs(place - 4), 0, 1),
+        np.clip(np.abs(sector - 3) - 1, 0, 1),
+        np.clip(2 - np.abs(sector - 2), 0, 1),
+        np.clip(2 - np.abs(sector - 4), 0, 1),
     )
 
 
@@ -119,7 +119,7 @@ def _adjust_contrast(node: Node, device: Device) -> KernelFunction:
             raise errors.InvalidArgumentError(
                 f"images must have rank at least 3, got {format_dims(images.shape)}"
             )
-        wide = widened(images)
+        wide = widen_value(images)
         count = max(1, wide.shape[-3] * wide.shape[-2])
         mean = wide.sum(axis=(-3, -2), keepdims=True, dtype=wide.dtype) / wide.dtype.type(count)
         result = wide - mean

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft_exec.kernels.common import as_exact
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
-from weft_io.kernels.resampling import resample, summed_back
+from weft_io.kernels.resampling import resample, scatter_add_sorted
 from weft_tensor import errors
 from weft_tensor.resampling import (
     Taps,
@@ -127,8 +127,8 @@ def _nearest_grad(node: Node, device: Device) -> KernelFunction:
         height, width = _sizes(grads, size)
         rows = nearest_index(height, grads.shape[1], align, half)
         columns = nearest_index(width, grads.shape[2], align, half)
-        part = summed_back(grads, rows, height, 1, device.xp)
-        return as_exact(summed_back(part, columns, width, 2, device.xp), dtype, device)
+        part = scatter_add_sorted(grads, rows, height, 1, device.xp)
+        return as_exact(scatter_add_sorted(part, columns, width, 2, device.xp), dtype, device)
 
     return run
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft_exec.kernels.common import widened
+from weft_exec.kernels.common import widen_value
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
@@ -127,7 +127,7 @@ def _suppress(node: Node, device: Device) -> KernelFunction:
 
     def run(boxes: Any, scores: Any, maximum: Any, iou: Any = None, above: Any = -np.inf) -> Any:
         limit, threshold = _check(boxes, scores, maximum, fixed if iou is None else iou)
-        wide = widened(boxes), widened(scores)
+        wide = widen_value(boxes), widen_value(scores)
         selected = _select(*wide, limit, threshold, float(above))
         count = np.int32(len(selected))
         result = _pad(selected, limit) if pad else selected
@@ -151,7 +151,7 @@ def _suppress_softly(node: Node, device: Device) -> KernelFunction:
         softness = float(sigma)
         if softness < 0:
             raise errors.InvalidArgumentError(f"soft_nms_sigma must be at least 0, got {softness}")
-        wide = widened(boxes), widened(scores)
+        wide = widen_value(boxes), widen_value(scores)
         if softness:
             selected, final = _select_softly(*wide, limit, float(above), softness)
         else:

@@ -12,11 +12,11 @@ from google.protobuf.message import DecodeError
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_graph import proto
 from weft_graph.messages.tensor_proto import array_to_proto, make_ndarray
-from weft_io.records.columns import Empty, strings_of
+from weft_io.records.columns import Empty, to_strings
 from weft_io.records.csv import CsvDecoder
 from weft_io.records.examples import ExampleParser
-from weft_io.records.sequences import Features, Parsed, SequenceParser
-from weft_io.records.streams import MOST_INFLATED
+from weft_io.records.sequences import Features, ParsedSequences, SequenceParser
+from weft_io.records.streams import MAX_INFLATED
 from weft_io.resources.handles import allocator
 from weft_io.resources.values import row_of
 from weft_tensor import errors
@@ -225,7 +225,7 @@ def _parse_single_sequence_example(node: Node, device: Device) -> KernelFunction
     return run
 
 
-def _single(parsed: Parsed) -> list[Any]:
+def _single(parsed: ParsedSequences) -> list[Any]:
     return [
         *_unbatch(parsed.context_sparse),
         *[row_of(value, 0) for value in parsed.context_dense],
@@ -267,7 +267,7 @@ def _decode_csv(node: Node, device: Device) -> KernelFunction:
 
 def _map(function: Callable[[bytes], bytes]) -> KernelFunction:
     def run(x: Any) -> Any:
-        return strings_of([function(item) for item in x.reshape(-1).tolist()]).reshape(x.shape)
+        return to_strings([function(item) for item in x.reshape(-1).tolist()]).reshape(x.shape)
 
     return run
 
@@ -300,7 +300,7 @@ def _decode_compressed(node: Node, device: Device) -> KernelFunction:
     if compression == "":
         return lambda x: x
     bits = zlib.MAX_WBITS + (16 if compression == "GZIP" else 0)
-    limit = min(device.memory_limit or MOST_INFLATED, MOST_INFLATED)
+    limit = min(device.memory_limit or MAX_INFLATED, MAX_INFLATED)
 
     def run(x: Any) -> Any:
         left = limit
@@ -309,7 +309,7 @@ def _decode_compressed(node: Node, device: Device) -> KernelFunction:
             string = _inflate(data, bits, compression, left)
             left -= len(string)
             strings.append(string)
-        return strings_of(strings).reshape(x.shape)
+        return to_strings(strings).reshape(x.shape)
 
     return run
 
@@ -331,7 +331,7 @@ def _inflate(data: bytes, bits: int, compression: str, left: int) -> bytes:
         left -= len(part)
         if left < 0:
             raise errors.InvalidArgumentError(
-                f"the {compression} data of one tensor must have at most {MOST_INFLATED} bytes "
+                f"the {compression} data of one tensor must have at most {MAX_INFLATED} bytes "
                 f"decompressedand fit in the memory of the device; the remaining {len(data)} "
                 "bytes expand to more"
             )

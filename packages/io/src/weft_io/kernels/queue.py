@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.resources.resources import Done
+from weft_exec.resources.resources import CompletionCallback
 from weft_io.resources.chunks import ChunkStore, PaddingStore
 from weft_io.resources.handles import allocator, deadline_in, holder, resource_of
 from weft_io.resources.orders import PriorityStore, ShufflingStore
@@ -136,7 +136,7 @@ def _enqueue(node: Node, device: Device) -> KernelFunction:
     is_many = node.type == "QueueEnqueueManyV2"
     keep = keeper(node, 1)
 
-    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: CompletionCallback) -> None:
         queue = resource_of(inputs[0], Queue)
         _check_types(queue, types)
         enqueue_many = queue.enqueue_many if is_many else queue.enqueue
@@ -151,7 +151,7 @@ def _dequeue(node: Node, device: Device) -> KernelFunction:
     timeout: int = node.attrs["timeout_ms"]
     single = len(types) == 1
 
-    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: CompletionCallback) -> None:
         queue = resource_of(inputs[0], Queue)
         _check_types(queue, types)
         expected = Unpacked(completion) if single else completion
@@ -168,7 +168,7 @@ def _dequeue_many(node: Node, device: Device) -> KernelFunction:
     up_to = node.type == "QueueDequeueUpToV2"
     empty = allocator(device)
 
-    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: CompletionCallback) -> None:
         queue = resource_of(inputs[0], Queue)
         _check_types(queue, types)
         queue.dequeue_many(
@@ -187,7 +187,7 @@ def _dequeue_many(node: Node, device: Device) -> KernelFunction:
 def _close(node: Node, device: Device) -> KernelFunction:
     cancel: bool = node.attrs["cancel_pending_enqueues"]
 
-    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: CompletionCallback) -> None:
         resource_of(inputs[0], Queue).close_queue(cancel, completion, ctx.cancellation)
 
     return run

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.resources.resources import Done
-from weft_io.records.columns import strings_of
+from weft_exec.resources.resources import CompletionCallback
+from weft_io.records.columns import to_strings
 from weft_io.records.reader import Reader
 from weft_io.resources.handles import holder, resource_of
 from weft_io.resources.queue import Queue
@@ -43,7 +43,7 @@ _SETTINGS: Final[dict[str, tuple[str, ...]]] = {
 @kernel(*_SETTINGS)
 def _reader(node: Node, device: Device) -> KernelFunction:
     flavour = node.type.removesuffix("V2")
-    settings = {name: _plain(node.attrs[name]) for name in _SETTINGS[node.type]}
+    settings = {name: _to_list(node.attrs[name]) for name in _SETTINGS[node.type]}
 
     def make(name: str) -> ReaderResource:
         return ReaderResource(name, Reader(flavour, settings))
@@ -59,7 +59,7 @@ def _reader(node: Node, device: Device) -> KernelFunction:
     return holder(node, device, ReaderResource, make, check)
 
 
-def _plain(value: Any) -> Any:
+def _to_list(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -71,13 +71,13 @@ class _Unpacked:
 
     __slots__ = ("_done", "_is_many", "fail")
 
-    def __init__(self, completion: Done, is_batch: bool) -> None:
+    def __init__(self, completion: CompletionCallback, is_batch: bool) -> None:
         self._done = completion
         self._is_many = is_batch
         self.fail = completion.fail
 
     def __call__(self, value: Any = None) -> None:
-        keys, values = strings_of(value[0]), strings_of(value[1])
+        keys, values = to_strings(value[0]), to_strings(value[1])
         if not self._is_many:
             keys, values = keys.reshape(()), values.reshape(())
         self._done((keys, values))
@@ -85,7 +85,7 @@ class _Unpacked:
 
 @kernel("ReaderReadV2")
 def _read(node: Node, device: Device) -> KernelFunction:
-    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: CompletionCallback) -> None:
         reader, queue = resource_of(inputs[0], ReaderResource), resource_of(inputs[1], Queue)
         reader.read(queue, 1, _Unpacked(completion, is_batch=False), ctx.cancellation)
 
@@ -94,7 +94,7 @@ def _read(node: Node, device: Device) -> KernelFunction:
 
 @kernel("ReaderReadUpToV2")
 def _read_up_to(node: Node, device: Device) -> KernelFunction:
-    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: CompletionCallback) -> None:
         reader, queue = resource_of(inputs[0], ReaderResource), resource_of(inputs[1], Queue)
         limit = number_of(inputs[2], "num_records")
         if limit < 0:
@@ -111,23 +111,23 @@ def _read_up_to(node: Node, device: Device) -> KernelFunction:
 # ----------------------------------------------------------------------------- state
 
 
-def _asking(function: Callable[[Reader], Any]) -> KernelFunction:
+def _call_reader(function: Callable[[Reader], Any]) -> KernelFunction:
     return lambda handle: resource_of(handle, ReaderResource).locked(function)
 
 
 @kernel("ReaderNumRecordsProducedV2")
 def _records_produced(node: Node, device: Device) -> KernelFunction:
-    return _asking(lambda reader: np.int64(reader.records_produced))
+    return _call_reader(lambda reader: np.int64(reader.records_produced))
 
 
 @kernel("ReaderNumWorkUnitsCompletedV2")
 def _work_units_completed(node: Node, device: Device) -> KernelFunction:
-    return _asking(lambda reader: np.int64(reader.work_units_completed))
+    return _call_reader(lambda reader: np.int64(reader.work_units_completed))
 
 
 @kernel("ReaderSerializeStateV2")
 def _serialize(node: Node, device: Device) -> KernelFunction:
-    return _asking(lambda reader: np.array(reader.serialize(), object))
+    return _call_reader(lambda reader: np.array(reader.serialize(), object))
 
 
 @kernel("ReaderRestoreStateV2")
@@ -141,4 +141,4 @@ def _restore(node: Node, device: Device) -> KernelFunction:
 
 @kernel("ReaderResetV2")
 def _reset(node: Node, device: Device) -> KernelFunction:
-    return _asking(lambda reader: reader.reset())
+    return _call_reader(lambda reader: reader.reset())

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft_exec.kernels.common import new_array, widened
+from weft_exec.kernels.common import new_array, widen_value
 from weft_tensor.resampling import Array, Taps
 
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device
 
 BLOCK_BYTES: Final = 1 << 20
-_FEW: Final = 16
+_MAX_UNROLLED_TERMS: Final = 16
 """Up to this number of terms, a sum along an axis is faster term by term."""
 PRODUCT_SIZE: Final = 32
 """Largest number of input positions per tap for which a matrix product is faster than gathers."""
@@ -85,17 +85,17 @@ def _interpolate(x: Any, axis: int, taps: Taps, xp: Any, result: Any) -> None:
     """Interpolate linearly between two neighbors; the result is exact if they are equal."""
     low = _take(x, taps.index[:, 0], axis, xp)
     high = _take(x, taps.index[:, 1], axis, xp)
-    xp.subtract(_wide(high), _wide(low), out=result)
+    xp.subtract(_to_float32(high), _to_float32(low), out=result)
     xp.multiply(result, _per_position(taps.weight[:, 1], axis, x.shape[3], xp), out=result)
-    xp.add(result, _wide(low), out=result)
+    xp.add(result, _to_float32(low), out=result)
 
 
-def _wide(x: Any) -> Any:
+def _to_float32(x: Any) -> Any:
     return x if x.dtype == np.float32 else x.astype(np.float32)
 
 
 def _multiply(x: Any, axis: int, taps: Taps, xp: Any, result: Any) -> None:
-    matrix, wide = xp.asarray(taps.matrix()), _wide(x)
+    matrix, wide = xp.asarray(taps.matrix()), _to_float32(x)
     batch, height, width, depth = wide.shape
     if axis == 1:
         flat = wide.reshape(batch, height, width * depth)
@@ -109,20 +109,20 @@ def _multiply(x: Any, axis: int, taps: Taps, xp: Any, result: Any) -> None:
 def _gather(x: Any, axis: int, taps: Taps, xp: Any, result: Any) -> None:
     result[...] = 0
     for index, weight in zip(taps.index.T, taps.weight.T, strict=True):
-        part = _wide(_take(x, index, axis, xp))
+        part = _to_float32(_take(x, index, axis, xp))
         part *= _per_position(weight, axis, x.shape[3], xp)
         if not weight.all():
             part[(slice(None),) * axis + (xp.asarray(np.flatnonzero(weight == 0)),)] = 0
         result += part
 
 
-def summed_back(grads: Any, index: Array, size: int, axis: int, xp: Any) -> Any:
+def scatter_add_sorted(grads: Any, index: Array, size: int, axis: int, xp: Any) -> Any:
     """Return the gradient of a gather by ascending indices: the sums per position."""
-    wide = widened(grads)
+    wide = widen_value(grads)
     counts = np.bincount(index, minlength=size)
     starts = np.cumsum(counts) - counts
     result = xp.zeros((*wide.shape[:axis], size, *wide.shape[axis + 1 :]), wide.dtype)
-    if counts.max(initial=0) > _FEW:
+    if counts.max(initial=0) > _MAX_UNROLLED_TERMS:
         used = counts > 0
         sums = xp.add.reduceat(wide, xp.asarray(starts[used]), axis=axis, dtype=wide.dtype)
         result[(slice(None),) * axis + (xp.asarray(np.flatnonzero(used)),)] = sums

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.kernels.sparse_parts import checked
+from weft_exec.kernels.sparse_parts import check_sparse
 from weft_graph.ir.variants import TensorVariant
 from weft_graph.messages.tensor_proto import array_to_proto
 from weft_io.kernels.parsing import parse_tensor_proto
@@ -95,7 +95,7 @@ def _read(parts: Array, dtype: DType) -> SparseValue:
     ]
     value = SparseValue(*[np.asarray(part) for part in result])
     check_parts(value)
-    checked(*value, what="serialized ")
+    check_sparse(*value, argument="serialized ")
     return value
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.resources.resources import Done
+from weft_exec.resources.resources import CompletionCallback
 from weft_io.resources.handles import find
 from weft_io.resources.staging import MapStagingArea, StagingArea
 from weft_io.resources.values import Unpacked, items_of, keeper, number_of
@@ -45,7 +45,7 @@ def _area(
     return current
 
 
-def _plain(node: Node, device: Device) -> Callable[[], StagingArea]:
+def _staging_area(node: Node, device: Device) -> Callable[[], StagingArea]:
     return _area(node, device, StagingArea, StagingArea)
 
 
@@ -70,16 +70,16 @@ def _map(node: Node, device: Device) -> Callable[[], MapStagingArea]:
     return current
 
 
-def _answer(node: Node, completion: Done) -> Done:
+def _answer(node: Node, completion: CompletionCallback) -> CompletionCallback:
     return Unpacked(completion) if len(node.outputs) == 1 else completion
 
 
 @kernel("Stage")
 def _stage(node: Node, device: Device) -> KernelFunction:
-    area = _plain(node, device)
+    area = _staging_area(node, device)
     keep = keeper(node, 0)
 
-    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: CompletionCallback) -> None:
         area().put(keep(inputs), completion, ctx.cancellation)
 
     return run
@@ -87,9 +87,9 @@ def _stage(node: Node, device: Device) -> KernelFunction:
 
 @kernel("Unstage")
 def _unstage(node: Node, device: Device) -> KernelFunction:
-    area = _plain(node, device)
+    area = _staging_area(node, device)
 
-    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: CompletionCallback) -> None:
         area().get(_answer(node, completion), ctx.cancellation)
 
     return run
@@ -97,9 +97,9 @@ def _unstage(node: Node, device: Device) -> KernelFunction:
 
 @kernel("StagePeek")
 def _stage_peek(node: Node, device: Device) -> KernelFunction:
-    area = _plain(node, device)
+    area = _staging_area(node, device)
 
-    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: CompletionCallback) -> None:
         area().peek(number_of(inputs[0], "index"), _answer(node, completion), ctx.cancellation)
 
     return run
@@ -107,13 +107,13 @@ def _stage_peek(node: Node, device: Device) -> KernelFunction:
 
 @kernel("StageSize")
 def _stage_size(node: Node, device: Device) -> KernelFunction:
-    area = _plain(node, device)
+    area = _staging_area(node, device)
     return lambda: np.int32(area().size())
 
 
 @kernel("StageClear")
 def _stage_clear(node: Node, device: Device) -> KernelFunction:
-    area = _plain(node, device)
+    area = _staging_area(node, device)
     return lambda: area().clear()
 
 
@@ -123,7 +123,7 @@ def _map_stage(node: Node, device: Device) -> KernelFunction:
     keep = keeper(node, 2)
     dtypes, staged_dtypes = tuple(node.attrs["dtypes"]), tuple(node.attrs["fake_dtypes"])
 
-    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: CompletionCallback) -> None:
         indices = items_of(inputs[1], "indices")
         for index, dtype in zip(indices, staged_dtypes, strict=False):
             if 0 <= index < len(dtypes) and dtypes[index] != dtype:
@@ -143,7 +143,7 @@ def _map_unstage(node: Node, device: Device) -> KernelFunction:
     remove = node.type.endswith("Unstage")
     count = len(node.outputs)
 
-    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: CompletionCallback) -> None:
         indices = items_of(inputs[1], "indices")
         _check_count(len(indices), count)
         expected = _answer(node, completion)
@@ -158,7 +158,7 @@ def _map_unstage_no_key(node: Node, device: Device) -> KernelFunction:
     area = _map(node, device)
     count = len(node.outputs) - 1
 
-    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: CompletionCallback) -> None:
         indices = items_of(inputs[0], "indices")
         _check_count(len(indices), count)
         area().pop(indices, completion, ctx.cancellation)

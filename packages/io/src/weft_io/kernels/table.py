@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.resources.resources import Done
+from weft_exec.resources.resources import CompletionCallback
 from weft_io.kernels.dataset_values import elements_in
 from weft_io.records.vocabulary import Vocabulary
 from weft_io.resources.handles import holder, resource_of
@@ -192,7 +192,7 @@ def _initialize_from_file(node: Node, device: Device) -> KernelFunction:
         table.initialize(
             lines.column(key, table.key_dtype),
             lines.column(value, table.value_dtype),
-            lines.place,
+            lines.location,
         )
 
     return run
@@ -200,7 +200,7 @@ def _initialize_from_file(node: Node, device: Device) -> KernelFunction:
 
 @kernel("InitializeTableFromDataset")
 def _initialize_from_dataset(node: Node, device: Device) -> KernelFunction:
-    def run(ctx: StepContext, inputs: Sequence[Any], completion: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], completion: CompletionCallback) -> None:
         table = resource_of(inputs[0], Table)
         pairs = [element for element, _ in elements_in(ctx, inputs[1])]
         columns = list(zip(*pairs, strict=True)) or [(), ()]

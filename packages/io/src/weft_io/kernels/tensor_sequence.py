@@ -23,17 +23,17 @@ def _sequence(value: Any) -> TensorSequence:
     return value
 
 
-def _place(position: Any, count: int, end: int) -> int:
+def _normalize_position(position: Any, count: int, end: int) -> int:
     """Return a position counted from the front.
 
     Raises: InvalidArgumentError: it is not in the range from -count to `end`.
     """
-    place = int(position)
-    if not -count <= place <= end:
+    index = int(position)
+    if not -count <= index <= end:
         raise errors.InvalidArgumentError(
-            f"an index in a sequence of {count} tensors must be from {-count} to {end}, got {place}"
+            f"an index in a sequence of {count} tensors must be from {-count} to {end}, got {index}"
         )
-    return place + count if place < 0 else place
+    return index + count if index < 0 else index
 
 
 @kernel("TensorSequence")
@@ -45,8 +45,8 @@ def _make(node: Node, device: Device) -> KernelFunction:
 def _insert(node: Node, device: Device) -> KernelFunction:
     def run(sequence: Any, value: Any, position: Any) -> TensorSequence:
         values = _sequence(sequence).values
-        place = _place(position, len(values), len(values))
-        return TensorSequence((*values[:place], np.array(value), *values[place:]))
+        index = _normalize_position(position, len(values), len(values))
+        return TensorSequence((*values[:index], np.array(value), *values[index:]))
 
     return run
 
@@ -55,8 +55,8 @@ def _insert(node: Node, device: Device) -> KernelFunction:
 def _erase(node: Node, device: Device) -> KernelFunction:
     def run(sequence: Any, position: Any) -> TensorSequence:
         values = _sequence(sequence).values
-        place = _place(position, len(values), len(values) - 1)
-        return TensorSequence((*values[:place], *values[place + 1 :]))
+        index = _normalize_position(position, len(values), len(values) - 1)
+        return TensorSequence((*values[:index], *values[index + 1 :]))
 
     return run
 
@@ -67,7 +67,7 @@ def _sequence_at(node: Node, device: Device) -> KernelFunction:
 
     def run(sequence: Any, position: Any) -> Any:
         values = _sequence(sequence).values
-        return _validate(values[_place(position, len(values), len(values) - 1)], dtype)
+        return _validate(values[_normalize_position(position, len(values), len(values) - 1)], dtype)
 
     return run
 

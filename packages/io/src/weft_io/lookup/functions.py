@@ -26,7 +26,7 @@ from weft_io.lookup.initializers import (
 from weft_io.lookup.tables import StaticHashTable
 from weft_io.lookup.vocabulary import FastHashSpec, HasherSpec, IdTableWithHashBuckets
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import integer
+from weft_tensor.arguments import check_integer
 
 
 def _add_buckets(
@@ -41,7 +41,7 @@ def _check_file(vocabulary_file: Any, vocab_size: int | None) -> None:
     if not isinstance(vocabulary_file, Output) and not vocabulary_file:
         raise errors.InvalidArgumentError("`vocabulary_file` must be specified and not empty")
     if vocab_size is not None:
-        integer(vocab_size, "vocab_size", 1)
+        check_integer(vocab_size, "vocab_size", 1)
 
 
 def _ids_of(dtype: Any) -> Any:
@@ -79,7 +79,7 @@ def index_table_from_file(
       key_column_index, value_column_index, delimiter: as for `TextFileInitializer`.
     Returns: a table with `lookup`, int64.
     """
-    integer(num_oov_buckets, "num_oov_buckets", 0)
+    check_integer(num_oov_buckets, "num_oov_buckets", 0)
     _check_file(vocabulary_file, vocab_size)
     lines = TextFileIdTableInitializer(
         vocabulary_file,
@@ -111,13 +111,13 @@ def index_table_from_tensor(
     """
     if vocabulary_list is None:
         raise errors.InvalidArgumentError("`vocabulary_list` must be specified")
-    integer(num_oov_buckets, "num_oov_buckets", 0)
+    check_integer(num_oov_buckets, "num_oov_buckets", 0)
     with outermost_graph():
         words = convert_to_tensor(vocabulary_list, dtype)
         ids = _ids_of(words.dtype)
         words_of_ids = words if ids is words.dtype else cast(words, ids)
-        places = numbers(cast(size(words), dtypes.int64))
-    pairs = KeyValueTensorInitializer(words_of_ids, places, name="table_init")
+        indices = numbers(cast(size(words), dtypes.int64))
+    pairs = KeyValueTensorInitializer(words_of_ids, indices, name="table_init")
     table = StaticHashTable(pairs, default_value if not num_oov_buckets else -1, name)
     if num_oov_buckets or words.dtype is ids:
         return _add_buckets(table, num_oov_buckets, hasher_spec, words.dtype, name)
@@ -165,6 +165,6 @@ def index_to_string_table_from_tensor(
         raise errors.InvalidArgumentError("`vocabulary_list` argument must be specified")
     with outermost_graph():
         words = convert_to_tensor(vocabulary_list, dtypes.string)
-        places = numbers(cast(size(words), dtypes.int64))
-    pairs = KeyValueTensorInitializer(places, words, name="table_init")
+        indices = numbers(cast(size(words), dtypes.int64))
+    pairs = KeyValueTensorInitializer(indices, words, name="table_init")
     return StaticHashTable(pairs, default_value, name)

@@ -16,7 +16,7 @@ from weft_graph.ir.node import Node, Output
 from weft_io import arguments
 from weft_io.records.vocabulary import LINE_NUMBER, WHOLE_LINE
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import integer
+from weft_tensor.arguments import check_integer
 from weft_tensor.dtypes import DType
 
 
@@ -197,13 +197,16 @@ class TextFileInitializer(TableInitializerBase):
             )
         sides = (("key", key_index, self.key_dtype), ("value", value_index, self.value_dtype))
         for side, index, dtype in sides:
-            if integer(index, f"{side}_index", WHOLE_LINE) == LINE_NUMBER and not dtype.is_integer:
+            if (
+                check_integer(index, f"{side}_index", WHOLE_LINE) == LINE_NUMBER
+                and not dtype.is_integer
+            ):
                 raise errors.InvalidArgumentError(
                     f"`{side}_dtype` must be int64 if `{side}_index` is {LINE_NUMBER}, got "
                     f"{dtype.name}"
                 )
         if vocab_size is not None:
-            vocab_size = integer(vocab_size, "vocab_size", 1)
+            vocab_size = check_integer(vocab_size, "vocab_size", 1)
         if len(delimiter.encode()) != 1:
             raise errors.InvalidArgumentError(f"delimiter must be one byte, got {delimiter!r}")
         self._attrs = {
@@ -218,7 +221,7 @@ class TextFileInitializer(TableInitializerBase):
 
     def _add_records(self, handle: Output) -> Node:
         filename = arguments.scalar(
-            arguments.encoded_paths(self._filename), dtypes.string, "filename"
+            arguments.encode_paths(self._filename), dtypes.string, "filename"
         )
         filename.graph.add_to_collection(GraphKeys.ASSET_FILEPATHS, filename)
         return create("InitializeTableFromTextFileV2", [handle, filename], self._attrs, self._name)

@@ -16,7 +16,7 @@ from weft_io.arguments import scalar
 from weft_io.lookup.initializers import TableInitializerBase, outermost_graph
 from weft_io.saving.saveables import HasSaveable, SaveableObject, SaveSpec
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import integer
+from weft_tensor.arguments import check_integer
 from weft_tensor.dtypes import DType
 
 
@@ -396,7 +396,7 @@ class DenseHashTable(_MutableTable):
         buckets = 1 << 17 if initial_num_buckets is None else initial_num_buckets
         attrs = {
             "value_shape": None,
-            "initial_num_buckets": integer(buckets, "initial_num_buckets", 1),
+            "initial_num_buckets": check_integer(buckets, "initial_num_buckets", 1),
             "use_node_name_sharing": checkpoint and not shared_name,
         }
         self._unused = unused

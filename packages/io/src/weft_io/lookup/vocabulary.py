@@ -23,7 +23,7 @@ from weft_graph.ops.string_conversion import (
 from weft_io.lookup.initializers import TableInitializerBase
 from weft_io.lookup.tables import LookupInterface, StaticHashTable, apply_to_values
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import integer
+from weft_tensor.arguments import check_integer
 from weft_tensor.dtypes import DType
 
 
@@ -56,7 +56,7 @@ class StrongHashSpec(HasherSpec):
         key_list = list(key) if isinstance(key, list | tuple) else []
         if len(key_list) != 2:
             raise errors.InvalidArgumentError(f"key must have size 2, got {key!r}")
-        first, second = (integer(item, "key", 0) for item in key_list)
+        first, second = (check_integer(item, "key", 0) for item in key_list)
         return super().__new__(cls, "stronghash", (first, second))
 
 
@@ -104,7 +104,7 @@ class IdTableWithHashBuckets(LookupInterface):
             )
         if table is None and num_oov_buckets == 0:
             raise errors.InvalidArgumentError("a table is required if num_oov_buckets is 0")
-        self._num_oov_buckets = integer(num_oov_buckets, "num_oov_buckets", 0)
+        self._num_oov_buckets = check_integer(num_oov_buckets, "num_oov_buckets", 0)
         self._table = table
         self._hasher = hasher_spec
         self._table_name = name
@@ -163,10 +163,10 @@ class IdTableWithHashBuckets(LookupInterface):
             return ids
         # Only unknown words are hashed, since hashing is slow.
         flat = reshape(ids, [-1])
-        places = where(less(flat, 0))
-        missing = gather(reshape(keys, [-1]), squeeze(places, [1]))
+        positions = where(less(flat, 0))
+        missing = gather(reshape(keys, [-1]), squeeze(positions, [1]))
         buckets = add(self._buckets(missing), self._table.size())
-        result = reshape(tensor_scatter_nd_update(flat, places, buckets), shape(ids))
+        result = reshape(tensor_scatter_nd_update(flat, positions, buckets), shape(ids))
         result.set_shape(keys.shape)
         return result
 
@@ -207,7 +207,7 @@ class StaticVocabularyTable(IdTableWithHashBuckets):
         lookup_key_dtype: Any = None,
         name: str | None = None,
     ) -> None:
-        if integer(num_oov_buckets, "num_oov_buckets") <= 0:
+        if check_integer(num_oov_buckets, "num_oov_buckets") <= 0:
             raise errors.InvalidArgumentError(
                 f"`num_oov_buckets` must be > 0; use StaticHashTable, got {num_oov_buckets}"
             )

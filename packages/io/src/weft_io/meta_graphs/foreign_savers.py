@@ -109,27 +109,27 @@ class _Nodes:
         keys = make_ndarray(names.attr["value"].tensor).reshape(-1).tolist()
         result: dict[str, str] = {}
         for port, key in enumerate(keys):
-            variables = self._assigned(f"{node.name}:{port}" if port else node.name)
+            variables = self._find_assigned_variables(f"{node.name}:{port}" if port else node.name)
             text = _text(key)
             if variables is None or text is None:
                 return None
             result |= dict.fromkeys(variables, text)
         return result
 
-    def _assigned(self, text: str) -> set[str] | None:
+    def _find_assigned_variables(self, text: str) -> set[str] | None:
         """Return the variables that a tensor is assigned to; None if it has other uses."""
         variables: set[str] = set()
         waiting = [text]
         for tensor in waiting:  # which grows
             for name in self._users[node_of(tensor)]:
                 user = self._nodes[name]
-                places = [i for i, item in enumerate(user.input) if _is_same_node(tensor, item)]
-                if not places:
+                positions = [i for i, item in enumerate(user.input) if _is_same_node(tensor, item)]
+                if not positions:
                     continue  # it uses another output, or only waits
                 traits, first = traits_of(user.op), node_of(user.input[0])
-                if places == [1] and traits.role is Role.ASSIGN and self._is_variable(first):
+                if positions == [1] and traits.role is Role.ASSIGN and self._is_variable(first):
                     variables.add(first)
-                elif places == [0] and (traits.identity or traits.reshapes):
+                elif positions == [0] and (traits.identity or traits.reshapes):
                     waiting += [name] if name not in waiting else []
                 else:
                     return None
@@ -162,7 +162,7 @@ def _select_named(message: proto.MetaGraphDef) -> set[str]:
     return names
 
 
-def restored_by_key(
+def var_list_by_key(
     keys: Mapping[str, str], variables: Mapping[str, Any], nodes: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the `var_list` of a saver for the variables of `Limited.keys`.

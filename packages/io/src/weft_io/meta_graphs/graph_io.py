@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from weft_graph.ir.graph import Graph
 from weft_io.files import paths
 from weft_tensor import errors
-from weft_tensor.os_errors import reported
+from weft_tensor.os_errors import convert_os_errors
 
 if TYPE_CHECKING:
     from weft_graph import proto
@@ -54,7 +54,7 @@ def write_graph(
         data = text_format.MessageToString(message).encode()
     else:
         data = message.SerializeToString()
-    with reported("writing", path):
+    with convert_os_errors("writing", path):
         paths.storage_of(path).make_directory(os.path.dirname(path) or ".")
         paths.write_atomically(path, data)
     return path

@@ -76,7 +76,7 @@ def import_scoped_meta_graph(
     from weft_graph.messages.import_graph_def import add_graph_def
     from weft_graph.messages.shared_memory import read_after_updates
     from weft_io.meta_graphs import graph_def_edits
-    from weft_io.meta_graphs.foreign_savers import remove_foreign_savers, restored_by_key
+    from weft_io.meta_graphs.foreign_savers import remove_foreign_savers, var_list_by_key
 
     message, keys = remove_foreign_savers(as_meta_graph(meta_graph_or_file), allowed_ops)
     selected = graph or get_default_graph()
@@ -86,7 +86,7 @@ def import_scoped_meta_graph(
         graph_def = graph_def_edits.copy_graph_def(graph_def)
         graph_def_edits.clear_devices(graph_def)
     names = [node.name for node in graph_def.node]
-    with selected.as_default(), selected.functions.joining({}), _undo_on_failure(selected):
+    with selected.as_default(), selected.functions.add_entries({}), _undo_on_failure(selected):
         scope = _scope(selected, import_scope)
         importer = add_graph_def(
             graph_def,
@@ -108,9 +108,9 @@ def import_scoped_meta_graph(
             if key != unbound_inputs_col_name and restore_collections_predicate(key):
                 reader.read(key, message.collection_def[key])
         variables = reader.variables()
-        restorable = restored_by_key(keys, variables, result)
+        restorable = var_list_by_key(keys, variables, result)
         reader.add()
-        read_after_updates(importer.added)
+        read_after_updates(importer.new_nodes)
     return ImportedGraph(variables, elements, scope, saver_def, restorable)
 
 

@@ -14,12 +14,12 @@ _DROPPED: Final = frozenset({"HoldForSave"})
 
 def use_tensorflow_ops(graph_def: proto.GraphDef) -> None:
     """Replace nodes of weft's own ops, keeping their names and the meaning of outputs."""
-    if not any(node.op in _REPLACED or node.op in _DROPPED for node in graph_def.node):
+    if not any(node.op in _REPLACEMENTS or node.op in _DROPPED for node in graph_def.node):
         return
     names = {node.name for node in graph_def.node}
     node_defs: list[proto.NodeDef] = []
     for node in graph_def.node:
-        if node.op in _REPLACED:
+        if node.op in _REPLACEMENTS:
             node_defs += _Conditional(node, names).nodes()
         elif node.op not in _DROPPED:
             node_defs.append(node)
@@ -43,10 +43,10 @@ class _Conditional:
 
     def nodes(self) -> list[proto.NodeDef]:
         """Return the nodes; the last one takes the name of the replaced node."""
-        self._merge(*_REPLACED[self._node.op](self))
+        self._merge(*_REPLACEMENTS[self._node.op](self))
         return self._new_nodes
 
-    def of_reference(self) -> tuple[list[str], proto.AttrValue]:
+    def add_reference_read(self) -> tuple[list[str], proto.AttrValue]:
         """Add the nodes that read a reference variable."""
         kind = self._node.attr["T"]
         is_initialized = self._add("IsVariableInitialized", [self._variable], {"dtype": kind})
@@ -55,7 +55,7 @@ class _Conditional:
         other = self._add("Switch", [self._initial, is_initialized], {"T": kind})
         return [other, read], kind
 
-    def of_handle(self) -> tuple[list[str], proto.AttrValue]:
+    def add_resource_read(self) -> tuple[list[str], proto.AttrValue]:
         """Add the nodes that read a resource variable."""
         kind = self._node.attr["dtype"]
         handle = proto.AttrValue(type=proto.DT_RESOURCE)
@@ -90,7 +90,7 @@ class _Conditional:
         self._new_nodes.append(node)
 
 
-_REPLACED: Final[dict[str, Callable[[_Conditional], tuple[list[str], proto.AttrValue]]]] = {
-    "InitializedValue": _Conditional.of_reference,
-    "ResourceInitializedValue": _Conditional.of_handle,
+_REPLACEMENTS: Final[dict[str, Callable[[_Conditional], tuple[list[str], proto.AttrValue]]]] = {
+    "InitializedValue": _Conditional.add_reference_read,
+    "ResourceInitializedValue": _Conditional.add_resource_read,
 }

@@ -61,7 +61,7 @@ class PreparedModel(onnx.backend.base.BackendRep):
         if unknown := sorted(set(inputs) - set(names)):
             raise errors.InvalidArgumentError(f"the model has inputs {names}, got {unknown}")
         return {
-            self.model.inputs[name]: _given(value, self._types[name])
+            self.model.inputs[name]: _convert_input(value, self._types[name])
             for name, value in inputs.items()
         }
 
@@ -114,11 +114,11 @@ class Backend(onnx.backend.base.Backend):
         return device.split(":")[0] == "CPU"
 
 
-def _given(value: Any, kind: TypeProto) -> Any:
+def _convert_input(value: Any, kind: TypeProto) -> Any:
     if kind.HasField("optional_type"):
         if value is None:
             return OptionalValue(None)
-        return OptionalValue((_given(value, kind.optional_type.elem_type),))
+        return OptionalValue((_convert_input(value, kind.optional_type.elem_type),))
     if isinstance(value, (list, tuple)) and kind.HasField("sequence_type"):
         return TensorSequence([array_of(item) for item in value])
     return value if isinstance(value, TensorSequence) else array_of(value)

@@ -50,7 +50,7 @@ class ExpansionLimits:
             extent = self._survey.node_extents.get(index)
             total += 1 if extent is None else self._size(extent, 0, sizes)
             if total > self._limit:
-                raise add_location(self._too_many(), nodes[index])
+                raise add_location(self._too_many_nodes_error(), nodes[index])
 
     def _size(self, extent: Extent, depth: int, sizes: dict[Op, int]) -> int:
         """Return the number of expanded nodes, from the known `sizes` of functions."""
@@ -88,9 +88,9 @@ class ExpansionLimits:
         """
         self._left -= 1
         if self._left < 0:
-            raise self._too_many()
+            raise self._too_many_nodes_error()
 
-    def _too_many(self) -> errors.ResourceExhaustedError:
+    def _too_many_nodes_error(self) -> errors.ResourceExhaustedError:
         return errors.ResourceExhaustedError(
             f"the model's functions expand to more than {self._limit} nodes"
         )
@@ -108,7 +108,7 @@ class Rewrites:
     nodes: dict[int, Sequence[NodeProto]] = field(default_factory=dict)
     weights: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
 
-    def applied(self, nodes: Sequence[NodeProto]) -> Iterator[NodeProto]:
+    def apply(self, nodes: Sequence[NodeProto]) -> Iterator[NodeProto]:
         """Yield the nodes of a graph in order, after replacements."""
         for index, node in enumerate(nodes):
             yield from self.nodes.get(index, (node,))

@@ -22,13 +22,13 @@ def number(value: Value | None) -> Number:
     while value is not None and value.array is None and (node := value.producer) is not None:
         first = node.inputs[0] if node.inputs else None
         second = node.inputs[1] if len(node.inputs) > 1 else None
-        known = None if second is None else _known(second)
+        known = None if second is None else _constant_integer(second)
         if node.op in ("Add", "Sub") and known is not None:
             total += known if node.op == "Add" else -known
         elif node.op not in ("Identity", "Reshape", "Cast") or not _is_integer(first):
             break
         value = first
-    known = None if value is None else _known(value)
+    known = None if value is None else _constant_integer(value)
     return (_key(value), total) if known is None else (None, total + known)
 
 
@@ -73,7 +73,7 @@ def _axis(value: Value) -> tuple[str, Value, int] | None:
     picked = value.producer
     if picked is None or picked.op not in ("Gather", "Slice"):
         return None
-    bounds = [_known(item) for item in picked.inputs[1:] if item is not None]
+    bounds = [_constant_integer(item) for item in picked.inputs[1:] if item is not None]
     axis = bounds[0] if bounds else None
     if axis is None or axis < 0 or picked.attributes.get("axis", 0):
         return None
@@ -94,7 +94,7 @@ def _is_integer(value: Value | None) -> bool:
     return value is not None and value.dtype.is_integer
 
 
-def _known(value: Value) -> int | None:
+def _constant_integer(value: Value) -> int | None:
     """Return a single integer if it is known."""
     result = value.array
     return (

@@ -16,7 +16,7 @@ from weft_io.onnx.element_types import onnx_type
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
-_FEW_BYTES = 64
+_MAX_INLINE_BYTES = 64
 """Size in bytes up to which equal constants are written once."""
 
 
@@ -63,7 +63,7 @@ class Filling:
     dims: Sequence[int | None] | None
     writes: tuple[tuple[Value, Value], ...] = ()
 
-    def written(self, index: Value, element: Value) -> Filling:
+    def with_write(self, index: Value, element: Value) -> Filling:
         """Return a copy with one more write."""
         return replace(self, writes=(*self.writes, (index, element)))
 
@@ -115,7 +115,7 @@ class Body:
     transposed: MutableMapping[tuple[Value, tuple[int, ...]], Value] = field(default_factory=dict)
 
     @contextmanager
-    def into(self, graph: Subgraph) -> Iterator[None]:
+    def in_subgraph(self, graph: Subgraph) -> Iterator[None]:
         """Return a context in which nodes are added to a subgraph; its values are local."""
         nodes, transposed = self.nodes, self.transposed
         self.nodes, self.transposed = graph.nodes, ChainMap(graph.transposed, transposed)
@@ -128,7 +128,7 @@ class Body:
         """Return a constant; small constants with the same type and elements are shared."""
         array = np.asarray(value, None if dtype is None else dtype.numpy)
         kind = dtypes.string if array.dtype.kind in "OSU" else dtypes.from_numpy(array.dtype)
-        if array.nbytes > _FEW_BYTES or kind is dtypes.string:
+        if array.nbytes > _MAX_INLINE_BYTES or kind is dtypes.string:
             return Value(kind, array=array)
         key = (kind.name, array.shape, array.tobytes())
         return self.constants.setdefault(key, Value(kind, array=array))

@@ -16,7 +16,7 @@ from onnx import ModelProto, ValueInfoProto, checker, helper, shape_inference
 from weft_exec.session.feeds import arrays_by_tensor
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.step_graph import StepGraph, ordered, reachable
+from weft_graph.ir.step_graph import StepGraph, reachable, sort_nodes
 from weft_graph.ir.traits import Role, State
 from weft_graph.passes.inline import inline_calls
 from weft_graph.passes.partitioned_lookups import is_partitioned_lookup
@@ -29,7 +29,7 @@ from weft_io.onnx.flow_export import FlowExport
 from weft_io.onnx.node_export import NodeExport
 from weft_io.onnx.registry import export_rule
 from weft_tensor import errors
-from weft_tensor.nesting import shown
+from weft_tensor.nesting import format_value
 
 Array = np.ndarray[Any, Any]
 
@@ -105,14 +105,16 @@ def export(
     """
     newest = onnx.defs.onnx_opset_version()
     if not (isinstance(opset, int) and OLDEST <= opset <= newest):
-        raise errors.InvalidArgumentError(f"opset must be {OLDEST} to {newest}, got {shown(opset)}")
+        raise errors.InvalidArgumentError(
+            f"opset must be {OLDEST} to {newest}, got {format_value(opset)}"
+        )
     if external_data and path is None:
         raise errors.InvalidArgumentError("external_data requires a path")
     if path is not None and not isinstance(path, (str, os.PathLike)):
-        raise errors.InvalidTypeError(f"path must be a path of a file, got {shown(path)}")
+        raise errors.InvalidTypeError(f"path must be a path of a file, got {format_value(path)}")
     graph = getattr(session, "graph", None)
     if not isinstance(graph, Graph):
-        raise errors.InvalidTypeError(f"a session is required, got {shown(session)}")
+        raise errors.InvalidTypeError(f"a session is required, got {format_value(session)}")
     results = _select_named(fetches, graph, "fetches")
     inputs = _select_named(feeds, graph, "feeds")
     bound = arrays_by_tensor(values or {}, graph, inputs)
@@ -121,7 +123,7 @@ def export(
         raise errors.InvalidArgumentError(
             f"inputs and outputs must have different names, got {both} for both"
         )
-    axes = _checked_axes(dynamic_axes or {}, inputs)
+    axes = _check_axes(dynamic_axes or {}, inputs)
     _check_metadata(metadata or {})
     node = _Export(results, inputs, bound, session, opset)
     node.run()
@@ -157,14 +159,14 @@ class _Export:
     def run(self) -> None:
         """Add all nodes."""
         fetches, feeds = list(self.results.values()), list(self.inputs.values())
-        nodes = _needed(fetches, [*feeds, *self.values])
+        nodes = _collect_needed(fetches, [*feeds, *self.values])
         step: StepGraph | None = None
         if self.values or any(_needs_step(node) for node in nodes):
             step = prune([*feeds, *self.values], fetches, [])
             inline_calls(step, has_kernel=lambda op: export_rule(op) is not None)
             specialize(step, self.values)
             fetches, feeds = step.fetches, step.feeds
-            nodes = _needed(fetches, feeds)
+            nodes = _collect_needed(fetches, feeds)
         for name, feed in zip(self.inputs, feeds, strict=True):
             self.body.values[feed] = Value(feed.dtype.base_dtype, name, dims=feed.dims)
         self._live = set(nodes)
@@ -225,7 +227,7 @@ class _Export:
             if value is not None and value.dims is None and not value.sequence:
                 value.dims = output.dims
             if value is not None and not value.name and value.array is None:
-                value.name = _plain_name(output)
+                value.name = _without_port(output)
         if result and (lost := self._find_lost_output(node, result)):
             self._note(node, f"ONNX cannot give its output {lost}")
 
@@ -297,13 +299,13 @@ class _Export:
         """Return the checked model; write it if there is a path."""
         nodes = self.body.live(self.outputs)
         constants = _name_all(nodes, [*self.inputs, *self.results])
-        place = initializers.place_constants(constants, path if external else None)
+        placement = initializers.assign_locations(constants, path if external else None)
         message = helper.make_graph(
             [to_proto(node) for node in nodes],
             "weft",
             [_info(name, output, axes.get(name, {})) for name, output in self.inputs.items()],
             [_info(name, output, None) for name, output in self.results.items()],
-            [initializers.to_proto(value, place) for value in constants],
+            [initializers.to_proto(value, placement) for value in constants],
         )
         imports = [helper.make_opsetid("", self.body.opset)]
         model = helper.make_model(message, opset_imports=imports, producer_name="weft")
@@ -316,7 +318,7 @@ class _Export:
             return model
         data = model.SerializeToString()
         try:
-            initializers.write(place, path)
+            initializers.write(placement, path)
             path.write_bytes(data)
         except OSError as error:
             raise errors.InvalidArgumentError(f"cannot write {str(path)!r}: {error}") from error
@@ -334,13 +336,13 @@ def _select_named(requested: Any, graph: Graph, label: str) -> dict[str, Output]
     else:
         items = requested if isinstance(requested, (list, tuple)) else [requested]
         outputs = [_output(item, graph) for item in items]
-        result = {_plain_name(item): item for item in outputs}
+        result = {_without_port(item): item for item in outputs}
         if len(result) < len(outputs):
-            raise errors.InvalidArgumentError(f"{label} must differ, got {shown(requested)}")
+            raise errors.InvalidArgumentError(f"{label} must differ, got {format_value(requested)}")
     if label == "fetches" and not result:
         raise errors.InvalidArgumentError("fetches must name at least one tensor")
     if len(set(result.values())) < len(result) and label == "feeds":
-        raise errors.InvalidArgumentError(f"{label} must differ, got {shown(requested)}")
+        raise errors.InvalidArgumentError(f"{label} must differ, got {format_value(requested)}")
     return result
 
 
@@ -352,12 +354,12 @@ def _output(requested: Any, graph: Graph) -> Output:
     return result
 
 
-def _checked_axes(
+def _check_axes(
     axes: Mapping[str, Mapping[int, str]], inputs: Mapping[str, Output]
 ) -> Mapping[str, Mapping[int, str]]:
     if not isinstance(axes, Mapping) or not all(isinstance(v, Mapping) for v in axes.values()):
         raise errors.InvalidTypeError(
-            f"dynamic_axes must map inputs to dicts of axes and names, got {shown(axes)}"
+            f"dynamic_axes must map inputs to dicts of axes and names, got {format_value(axes)}"
         )
     for name, names in axes.items():
         if name not in inputs:
@@ -368,7 +370,8 @@ def _checked_axes(
         for axis, text in names.items():
             if not isinstance(axis, int) or not isinstance(text, str):
                 raise errors.InvalidTypeError(
-                    f"dynamic_axes of {name!r} must map integers to names, got {shown(names)}"
+                    f"dynamic_axes of {name!r} must map integers to names, got "
+                    f"{format_value(names)}"
                 )
             if dims is not None and not (0 <= axis < len(dims) and dims[axis] is None):
                 raise errors.InvalidArgumentError(
@@ -380,25 +383,25 @@ def _checked_axes(
 
 def _check_metadata(metadata: Mapping[str, str]) -> None:
     if not isinstance(metadata, Mapping):
-        raise errors.InvalidTypeError(f"metadata must be a mapping, got {shown(metadata)}")
+        raise errors.InvalidTypeError(f"metadata must be a mapping, got {format_value(metadata)}")
     wrong = {k: v for k, v in metadata.items() if not isinstance(k, str) or not isinstance(v, str)}
     if wrong:
         raise errors.InvalidArgumentError(
-            f"metadata must map strings to strings, got {shown(wrong)}"
+            f"metadata must map strings to strings, got {format_value(wrong)}"
         )
     version = metadata.get("model_version", "0")
     if not version.removeprefix("-").isdecimal() or not -(2**63) <= int(version) < 2**63:
         raise errors.InvalidArgumentError(f"model_version must be an integer, got {version!r}")
 
 
-def _plain_name(output: Output) -> str:
+def _without_port(output: Output) -> str:
     return output.name.removesuffix(":0")
 
 
 # ----------------------------------------------------------------------------- the graph
 
 
-def _needed(fetches: Sequence[Output], feeds: Sequence[Output]) -> list[Node]:
+def _collect_needed(fetches: Sequence[Output], feeds: Sequence[Output]) -> list[Node]:
     """Return the nodes whose data the fetches need, in topological order."""
     fed = set(feeds)
     waiting = [output for output in fetches if output not in fed]
@@ -408,7 +411,7 @@ def _needed(fetches: Sequence[Output], feeds: Sequence[Output]) -> list[Node]:
         if node not in result:
             result.add(node)
             waiting += [source for source in node.inputs if source not in fed]
-    return ordered(result, fed)
+    return sort_nodes(result, fed)
 
 
 def _needs_step(node: Node) -> bool:
@@ -457,7 +460,7 @@ def _name_all(nodes: Sequence[ExportedNode], used_names: Iterable[str]) -> list[
         if value.name in ends:
             continue
         kind = node.op if value.array is None else "constant"
-        value.name = _unused(value.name or f"{node.name}/{kind}", used)
+        value.name = _unused_name(value.name or f"{node.name}/{kind}", used)
         used.add(value.name)
         if value.array is not None:
             constants.append(value)
@@ -473,7 +476,7 @@ def _values(nodes: Iterable[ExportedNode]) -> Iterator[tuple[ExportedNode, Value
         yield from ((node, value) for value in (*node.inputs, *node.outputs) if value is not None)
 
 
-def _unused(name: str, used: set[str]) -> str:
+def _unused_name(name: str, used: set[str]) -> str:
     if name not in used:
         return name
     return next(result for result in _number_tags(name) if result not in used)

@@ -91,7 +91,7 @@ class FlowExport:
         if result is None or result.node is not None:
             result = conditionals[branch.pred] = _Conditional()
         for side, block in zip(result.sides, branch.sides, strict=True):
-            with self._body.into(side):
+            with self._body.in_subgraph(side):
                 self._write(block)
 
     def _merge(self, node: Node, conditionals: dict[Output, _Conditional]) -> Value:
@@ -109,7 +109,7 @@ class FlowExport:
             self._body.nodes.append(match.node)
         sources = [self._body.values[source] for source in node.inputs]
         for index, branch in enumerate(match.sides):
-            with self._body.into(branch):
+            with self._body.in_subgraph(branch):
                 self._give(branch, sources[1] if index == side else sources[0], node.name)
         result = Value(sources[0].dtype, sequence=sources[0].sequence)
         match.node.outputs.append(result)
@@ -138,7 +138,7 @@ class FlowExport:
         goes_on = self._evaluate_condition(loop, merges, inputs)
 
         body = Subgraph("body")
-        with self._body.into(body):
+        with self._body.in_subgraph(body):
             iteration, first = Value(dtypes.int64, dims=()), Value(dtypes.bool_, dims=())
             carried = [
                 Value(item.dtype, sequence=item.sequence, dims=merge.outputs[0].dims)

@@ -12,7 +12,7 @@ from onnx import FunctionProto, GraphProto, NodeProto, TypeProto, defs
 
 from weft_io.onnx.values import Values, type_and_shape
 from weft_tensor import errors
-from weft_tensor.nesting import shown
+from weft_tensor.nesting import format_value
 from weft_tensor.shape import format_dims
 
 _KINDS: Final[Mapping[str, Any]] = {
@@ -55,7 +55,8 @@ def check_types(domain: str, op: str, version: int, attributes: Mapping[str, Any
     for name, value in attributes.items():
         if name in expected and not _is_of(value, expected[name]):
             raise errors.InvalidArgumentError(
-                f"the attribute {name!r} must be of the type {expected[name]}, got {shown(value)}"
+                f"the attribute {name!r} must be of the type {expected[name]}, "
+                f"got {format_value(value)}"
             )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto
 
 from weft_io.onnx.context import ImportContext
-from weft_io.onnx.model import plain_domain
+from weft_io.onnx.model import normalize_domain
 from weft_io.onnx.values import Values
 
 Array = np.ndarray[Any, Any]
@@ -59,7 +59,7 @@ def _fits(conv: NodeProto, after: NodeProto, fixed: Mapping[str, TensorProto]) -
     """Return True for a constant batch normalization after a suitable convolution."""
     if (conv.op_type, after.op_type) != ("Conv", "BatchNormalization"):
         return False
-    if plain_domain(conv.domain) or plain_domain(after.domain) or len(after.input) != 5:
+    if normalize_domain(conv.domain) or normalize_domain(after.domain) or len(after.input) != 5:
         return False
     if len(conv.input) not in (2, 3) or len(conv.output) != 1:
         return False

@@ -17,10 +17,10 @@ from onnx import (
     ValueInfoProto,
 )
 
-from weft_graph.ir.builder import convert_to_tensor, one_user_line
-from weft_graph.ir.constant_value import remembered_values
+from weft_graph.ir.builder import cache_user_line, convert_to_tensor
+from weft_graph.ir.constant_value import cache_values
 from weft_graph.ir.default_graph import get_default_graph, name_scope
-from weft_graph.ir.gc_pause import paused_gc
+from weft_graph.ir.gc_pause import pause_gc
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Output
 from weft_graph.ops.array import placeholder
@@ -29,7 +29,7 @@ from weft_graph.variables.base import Variable
 from weft_io.onnx.context import ExpansionLimits, ImportContext
 from weft_io.onnx.fusing import fold_batch_normalizations
 from weft_io.onnx.model import read_with_extraction
-from weft_io.onnx.scope import Scope, plain_name
+from weft_io.onnx.scope import Scope, to_node_name
 from weft_io.onnx.shared_weights import join_products
 from weft_io.onnx.survey import Survey
 from weft_io.onnx.values import Values, type_and_shape
@@ -110,11 +110,11 @@ def import_model(
       array([0., 2.], dtype=float32)
     """
     message, folder, large_weights = read_with_extraction(model)
-    with paused_gc():
+    with pause_gc():
         survey = Survey(message)
         survey.refuse_unknown_ops()
-        scope = name_scope(name or plain_name(message.graph.name) or "onnx")
-        with remembered_values(), one_user_line(), scope:
+        scope = name_scope(name or to_node_name(message.graph.name) or "onnx")
+        with cache_values(), cache_user_line(), scope:
             values = Values(folder, large_weights)
             return _add_model(message, survey, values, inputs or {}, trainable, shapes or {})
 
@@ -154,11 +154,11 @@ def _add_model(
     inputs.update({k: convert_to_tensor(v) for k, v in replacements.items() if k in weights})
     scope.known.update(inputs)
     scope.add_arrays(context.rewrites.weights)
-    scope.add_nodes(context.rewrites.applied(graph.node))
+    scope.add_nodes(context.rewrites.apply(graph.node))
     outputs = {}
     for item in graph.output:
         value = scope.find(item.name, "the model's output")
-        outputs[item.name] = identity(value, name=plain_name(item.name) or None)
+        outputs[item.name] = identity(value, name=to_node_name(item.name) or None)
     return ImportedModel(get_default_graph(), inputs, outputs, context.variables, _metadata(model))
 
 
@@ -224,7 +224,7 @@ def _input(
     if replacement is not None:
         value = convert_to_tensor(replacement, dtype=dtype)
     else:
-        value = placeholder(dtype, dims, name=plain_name(info.name) or None)
+        value = placeholder(dtype, dims, name=to_node_name(info.name) or None)
     if dtype is dtypes.variant:
         context.kinds[value] = info.type
     return value

@@ -13,7 +13,7 @@ from weft_io.onnx.element_types import onnx_type
 from weft_io.onnx.export_graph import Value, num_bytes
 from weft_tensor import errors
 
-MOST_BYTES: Final = 2**31 - 2**24
+MAX_EMBEDDED_BYTES: Final = 2**31 - 2**24
 """Maximum size of the constants in a message; protobuf messages are below 2 GiB."""
 
 _SMALL: Final = 1024
@@ -36,7 +36,7 @@ class Placement:
     offsets: dict[Value, int] = field(default_factory=dict)
 
 
-def place_constants(constants: Sequence[Value], path: Path | None) -> Placement:
+def assign_locations(constants: Sequence[Value], path: Path | None) -> Placement:
     """Choose the locations of constants.
 
     Args:
@@ -46,9 +46,9 @@ def place_constants(constants: Sequence[Value], path: Path | None) -> Placement:
     """
     total = sum(num_bytes(item) for item in constants)
     if path is None:
-        if total > MOST_BYTES:
+        if total > MAX_EMBEDDED_BYTES:
             raise errors.ResourceExhaustedError(
-                f"a model in one file can have at most {MOST_BYTES} bytes of constants, "
+                f"a model in one file can have at most {MAX_EMBEDDED_BYTES} bytes of constants, "
                 f"got {total}: "
                 "write it with external_data=True"
             )

@@ -60,22 +60,22 @@ def extract_large_weights(data: bytes | memoryview) -> tuple[bytes, Mapping[byte
       recognized.
     """
     try:
-        remainder, places = _replace(data)
+        remainder, ranges = _replace(data)
     except _UnclearError:
         return bytes(data), {}
     flat = np.frombuffer(data, np.uint8)
     start, free, weights = flat.ctypes.data, 0, {}
-    for word, (begin, end) in places.items():
+    for word, (begin, end) in ranges.items():
         weights[word] = _align(data, flat, (begin, end), (start + begin) % _ALIGNMENT, free)
         free = end
     return remainder, weights
 
 
 def _align(
-    data: bytes | memoryview, flat: Bytes, place: tuple[int, int], shift: int, free: int
+    data: bytes | memoryview, flat: Bytes, position: tuple[int, int], shift: int, free: int
 ) -> Bytes:
     """Return the bytes at an aligned address: moved down as far as `free`, or copied."""
-    begin, end = place
+    begin, end = position
     if not shift:
         return flat[begin:end]
     if isinstance(data, bytes) or begin - shift < free:
@@ -91,7 +91,7 @@ def _replace(data: bytes | memoryview) -> tuple[bytes, dict[bytes, tuple[int, in
     if len(graphs) != 1 or graphs[0].wire != _BYTES:
         raise _UnclearError
     view, key, graph = memoryview(data), secrets.token_bytes(16), graphs[0]
-    places: dict[bytes, tuple[int, int]] = {}
+    ranges: dict[bytes, tuple[int, int]] = {}
     parts: list[bytes | memoryview] = []
     position = graph.begin
     for item in _fields(data, graph.begin, graph.end):
@@ -102,8 +102,8 @@ def _replace(data: bytes | memoryview) -> tuple[bytes, dict[bytes, tuple[int, in
         ]
         if len(raw) != 1 or raw[0].wire != _BYTES or raw[0].end - raw[0].begin < _LARGE:
             continue
-        word = key + len(places).to_bytes(4, "big")
-        places[word] = raw[0].begin, raw[0].end
+        word = key + len(ranges).to_bytes(4, "big")
+        ranges[word] = raw[0].begin, raw[0].end
         before, after = view[item.begin : raw[0].at], view[raw[0].end : item.end]
         value: list[bytes | memoryview] = [before, _encode_tag(_RAW_DATA, len(word)), word, after]
         parts += [view[position : item.at], _encode_tag(_INITIALIZER, sum(map(len, value))), *value]
@@ -111,7 +111,7 @@ def _replace(data: bytes | memoryview) -> tuple[bytes, dict[bytes, tuple[int, in
     parts.append(view[position : graph.end])
     size = sum(map(len, parts))
     remainder = b"".join([view[: graph.at], _encode_tag(_GRAPH, size), *parts, view[graph.end :]])
-    return remainder, places
+    return remainder, ranges
 
 
 def _fields(data: bytes | memoryview, offset: int, end: int) -> Iterator[_Field]:
@@ -141,11 +141,11 @@ def _fields(data: bytes | memoryview, offset: int, end: int) -> Iterator[_Field]
 def _integer(data: bytes | memoryview, offset: int, end: int) -> tuple[int, int]:
     """Return the varint at an offset, and the offset after it."""
     value = shift = 0
-    for place in range(offset, min(offset + _LONGEST, end)):
-        byte = data[place]
+    for position in range(offset, min(offset + _LONGEST, end)):
+        byte = data[position]
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, place + 1
+            return value, position + 1
         shift += 7
     raise _UnclearError
 

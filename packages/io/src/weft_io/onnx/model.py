@@ -14,7 +14,7 @@ from onnx import GraphProto, ModelProto, NodeProto
 
 from weft_io.onnx.large_weights import Bytes, extract_large_weights
 from weft_tensor import errors
-from weft_tensor.nesting import shown
+from weft_tensor.nesting import format_value
 
 
 def read(model: Any) -> tuple[ModelProto, Path | None]:
@@ -50,7 +50,7 @@ def _bytes(
         return bytes(model), f"{len(model)} bytes", None
     if not isinstance(model, (str, os.PathLike)):
         raise errors.InvalidArgumentError(
-            f"a model must be a path, bytes or a ModelProto, got {shown(model)}"
+            f"a model must be a path, bytes or a ModelProto, got {format_value(model)}"
         )
     path = Path(model)
     try:
@@ -90,7 +90,7 @@ def opsets(imports: Iterable[Any], label: str) -> dict[str, int]:
     """
     result: dict[str, int] = {}
     for item in imports:
-        domain = plain_domain(item.domain)
+        domain = normalize_domain(item.domain)
         if not 1 <= item.version < 2**31 or result.setdefault(domain, item.version) != item.version:
             raise errors.InvalidArgumentError(
                 f"{label} imports version {item.version} of the domain {domain or 'ai.onnx'!r}"
@@ -99,7 +99,7 @@ def opsets(imports: Iterable[Any], label: str) -> dict[str, int]:
     return result
 
 
-def plain_domain(domain: str) -> str:
+def normalize_domain(domain: str) -> str:
     """Return the domain; both names of the standard domain become ""."""
     return "" if domain == "ai.onnx" else domain
 

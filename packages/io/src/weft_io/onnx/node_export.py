@@ -113,9 +113,9 @@ class NodeExport:
         """Add an ONNX node unchanged."""
         self._body.nodes.append(node)
 
-    def into(self, graph: Subgraph) -> AbstractContextManager[None]:
+    def in_subgraph(self, graph: Subgraph) -> AbstractContextManager[None]:
         """Return a context in which nodes are added to a subgraph."""
-        return self._body.into(graph)
+        return self._body.in_subgraph(graph)
 
     def add(
         self,
@@ -226,13 +226,13 @@ class NodeExport:
         If all inputs are transposed in the same way, the op is applied before the transposition.
         """
         order = next((v.untransposed[1] for v in values if v.untransposed is not None), None)
-        plain = [] if order is None else [self._before(value, order) for value in values]
+        plain = [] if order is None else [self._untransposed(value, order) for value in values]
         sources = [value for value in plain if value is not None]
         if order is None or len(sources) < len(values):
             return self.add(op, *values, dtype=dtype, **attributes)
         return self.transposed(self.add(op, *sources, dtype=dtype, **attributes), order)
 
-    def _before(self, value: Value, order: tuple[int, ...]) -> Value | None:
+    def _untransposed(self, value: Value, order: tuple[int, ...]) -> Value | None:
         """Return the value whose transposition by `order` is `value`."""
         if value.untransposed is not None and value.untransposed[1] == order:
             return value.untransposed[0]
@@ -251,7 +251,7 @@ def _type_of(op: str, first: Value | None) -> DType:
 
 
 @cache
-def _allowed(op: str, opset: int) -> tuple[list[frozenset[str]], list[frozenset[str]]]:
+def _allowed_types(op: str, opset: int) -> tuple[list[frozenset[str]], list[frozenset[str]]]:
     """Return the types that ONNX permits for each input and output of an op."""
     schema = defs.get_schema(op, opset)
     both = (schema.inputs, schema.outputs)
@@ -263,7 +263,7 @@ def _check_types(
     op: str, opset: int, inputs: Sequence[Value | None], outputs: Sequence[Value]
 ) -> None:
     try:
-        input_types, output_types = _allowed(op, opset)
+        input_types, output_types = _allowed_types(op, opset)
     except defs.SchemaError:
         raise errors.UnimplementedError(
             f"opset {opset} of ONNX does not have the op {op}"

@@ -160,7 +160,7 @@ class Operation:
             "known shape to import_model in inputs="
         )
 
-    def of_rank(self, count: int, index: int = 0) -> Output:
+    def require_rank(self, count: int, index: int = 0) -> Output:
         """Return an input that must have a certain rank, and set its static rank.
 
         Raises: InvalidArgumentError: it has another rank.
@@ -179,7 +179,7 @@ class Operation:
 
         Raises: InvalidArgumentError: it has another rank.
         """
-        return None if self.get(index) is None else self.of_rank(1, index)
+        return None if self.get(index) is None else self.require_rank(1, index)
 
     # -------------------------------------------------------------------- order of axes
 
@@ -212,13 +212,13 @@ class Operation:
 
     # ---------------------------------------------------------------------- whole numbers
 
-    def in_integers(self, x: Output, dtype: DType) -> Output:
+    def cast_to_integers(self, x: Output, dtype: DType) -> Output:
         """Convert integers stored as floats; converting back returns the original floats."""
         result = cast(x, dtype)
         self._scope.floats[result] = x
         return result
 
-    def in_floats(self, x: Output, dtype: DType) -> Output:
+    def cast_to_floats(self, x: Output, dtype: DType) -> Output:
         """Convert integers to a floating type that represents them exactly."""
         known = self._scope.floats
         if x in known:

@@ -17,7 +17,7 @@ from weft_graph.variables.base import Variable
 from weft_io.onnx import functions
 from weft_io.onnx.context import ImportContext
 from weft_io.onnx.element_types import onnx_type
-from weft_io.onnx.model import add_location, opsets, plain_domain
+from weft_io.onnx.model import add_location, normalize_domain, opsets
 from weft_io.onnx.operation import Operation
 from weft_io.onnx.registry import ImportRule, import_rule, is_elementwise
 from weft_io.onnx.transpositions import Transpositions
@@ -97,7 +97,7 @@ class Scope:
         else:
             array = self._context.values.array(weight)
         with get_default_graph().control_dependencies(None):
-            return constant_of(array, name=plain_name(name) or "Const")
+            return constant_of(array, name=to_node_name(name) or "Const")
 
     def add_weights(self, graph: GraphProto) -> None:
         """Record the weights of a graph.
@@ -115,7 +115,7 @@ class Scope:
             array = self._context.values.array(tensor)
             if dtypes.from_numpy(array.dtype).is_floating and array.ndim:
                 trains = key not in self._context.frozen
-                weight = Variable(array, trains, name=plain_name(key) or "Variable")
+                weight = Variable(array, trains, name=to_node_name(key) or "Variable")
                 self._context.variables[key] = weight
                 self.known[key] = convert_to_tensor(weight)
 
@@ -150,10 +150,10 @@ class Scope:
                 raise add_location(result, node) from error
 
     def _add(self, node: NodeProto) -> None:
-        domain, op = plain_domain(node.domain), node.op_type
+        domain, op = normalize_domain(node.domain), node.op_type
         inputs = [self._look_up(name, "input") if name else None for name in node.input]
         attributes = self._read_attributes(node)
-        with get_default_graph().name_scope(plain_name(node.name) or op):
+        with get_default_graph().name_scope(to_node_name(node.name) or op):
             results = self._results(domain, node, inputs, attributes)
         if len(results) < len(node.output):
             results = [*results, *[None] * (len(node.output) - len(results))]
@@ -182,9 +182,9 @@ class Scope:
             types = [TypeProto() if item is None else self.type_of(item) for item in inputs]
             body = functions.body(node, domain, version, types, attributes)
             return self._call(body, node, inputs, attributes)
-        return self._ruled(rule, domain, node, inputs, attributes)
+        return self._apply_rule(rule, domain, node, inputs, attributes)
 
-    def _ruled(
+    def _apply_rule(
         self,
         rule: ImportRule,
         domain: str,
@@ -199,7 +199,7 @@ class Scope:
         named = [index + 1 for index, name in enumerate(node.output) if name]
         before = None
         if is_elementwise(domain, node.op_type) and version >= _BROADCASTS:
-            before = self.axes.before(inputs)
+            before = self.axes.find_untransposed(inputs)
         operation = Operation(
             node.op_type,
             version,
@@ -298,7 +298,7 @@ class Scope:
         scope.axes = self.axes  # its nodes are in the same graph
         scope.known.update(dict.fromkeys(function.input))
         scope.known.update(zip(function.input, inputs, strict=False))
-        self._context.limits.enter((plain_domain(function.domain), function.name))
+        self._context.limits.enter((normalize_domain(function.domain), function.name))
         scope.add_nodes(function.node)
         self._context.limits.leave()
         return [
@@ -339,6 +339,6 @@ def _check_size(result: Output | None) -> None:
         )
 
 
-def plain_name(name: str) -> str:
+def to_node_name(name: str) -> str:
     """Convert an ONNX name to a node name."""
     return _NOT_IN_NAMES.sub("_", name).lstrip("_/-")

@@ -30,8 +30,8 @@ class _Slice:
       place: the position along the axis.
     """
 
-    def __init__(self, source: str, axis: int, place: int) -> None:
-        self.source, self.axis, self.place = source, axis, place
+    def __init__(self, source: str, axis: int, start: int) -> None:
+        self.source, self.axis, self.start = source, axis, start
 
 
 def join_products(
@@ -61,9 +61,9 @@ def join_products(
         names = (*fixed, *survey.producers, *survey.num_uses)
         if not any(name.startswith(prefix) for name in names):
             _join(prefix, members, nodes, slices, rewrites)
-            places = [slices[nodes[index].input[0]].place for index in members]
+            starts = [slices[nodes[index].input[0]].start for index in members]
             arrays = {f"{prefix}/{k}": np.array(k, np.int64) for k in range(len(members))}
-            arrays[f"{prefix}/places"] = np.array(places, np.int64)
+            arrays[f"{prefix}/places"] = np.array(starts, np.int64)
             arrays[f"{prefix}/weights"] = _weights(nodes[members[0]], values, fixed)
             rewrites.weights.update(arrays)
 
@@ -75,14 +75,14 @@ def _attribute(node: NodeProto, name: str, default: int) -> int:
 def _slice(node: NodeProto, values: Values, fixed: Mapping[str, TensorProto]) -> _Slice | None:
     """Return the slice that a node extracts; a Gemm shows that the tensor has rank 3."""
     axis = _attribute(node, "axis", 0)
-    place = fixed.get(node.input[1]) if len(node.input) == 2 else None
-    if place is None or place.dims or axis not in (0, 1, -3, -2) or len(node.output) != 1:
+    start = fixed.get(node.input[1]) if len(node.input) == 2 else None
+    if start is None or start.dims or axis not in (0, 1, -3, -2) or len(node.output) != 1:
         return None
-    if place.data_type not in (TensorProto.INT32, TensorProto.INT64):
+    if start.data_type not in (TensorProto.INT32, TensorProto.INT64):
         return None
     if any(item.name != "axis" or item.ref_attr_name for item in node.attribute):
         return None
-    return _Slice(node.input[0], axis, int(values.array(place)))
+    return _Slice(node.input[0], axis, int(values.array(start)))
 
 
 def _fits(node: NodeProto, fixed: Mapping[str, TensorProto]) -> bool:

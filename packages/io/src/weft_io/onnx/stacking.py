@@ -98,7 +98,7 @@ class Stacking:
         carried = [item for item in self._states if item not in arrays]
         rows = self._rows(carried)
         stacks = [Value(item.element.dtype) for item in self._arrays]
-        with export.into(self._body):
+        with export.in_subgraph(self._body):
             elements = [export.add("Identity", item.element) for item in self._arrays]
         for array, element in zip(self._arrays, elements, strict=True):
             element.dims = array.dims
@@ -114,14 +114,14 @@ class Stacking:
             inputs = [None, self._goes_on, *(item.first for item in carried)]
             export.append(ExportedNode("Loop", inputs, results, {"body": body}, self._name))
         for item, stack in zip(self._arrays, stacks, strict=True):
-            item.state.result.rows = self._whole(export, item, stack, not rows)
+            item.state.result.rows = self._all_rows(export, item, stack, not rows)
 
     # --------------------------------------------------------------------------- arrays
 
     def _array(self, state: State) -> _Array | None:
         """Return the array that a loop variable is; None if its rows are not written in order."""
         filling = state.filling
-        write = _plain(state.new).producer
+        write = _skip_copies(state.new).producer
         if filling is None or write is None:
             return None
         if filling.count is not None:  # the previous element is removed first
@@ -140,18 +140,20 @@ class Stacking:
         full = filling.count is None or self._turns == (counter, *self._end(filling, step))
         if not full and step != 1:
             return None
-        return _Array(state, element, step, full, _known_dims(filling.dims, _plain(element).dims))
+        return _Array(
+            state, element, step, full, _merge_known_dims(filling.dims, _skip_copies(element).dims)
+        )
 
     def _begins(self, filling: Filling, counter: Value, step: int) -> bool:
         """Return True if the first iteration writes the row after those already written."""
-        places = [number(index) for index, _ in filling.writes]
-        places.append(number(self._firsts[counter]))
+        indices = [number(index) for index, _ in filling.writes]
+        indices.append(number(self._firsts[counter]))
         if step == 1:
-            return places == [(None, i) for i in range(len(places))]
+            return indices == [(None, i) for i in range(len(indices))]
         if step != -1 or filling.count is None:
             return False
         base, count = number(filling.count)
-        return places == [(base, count - 1 - i) for i in range(len(places))]
+        return indices == [(base, count - 1 - i) for i in range(len(indices))]
 
     def _end(self, filling: Filling, step: int) -> Number:
         """Return the counter at which a loop over all rows ends."""
@@ -163,7 +165,7 @@ class Stacking:
         For an ascending counter, the end is the first value that is too large; for a descending
         one, the last value.
         """
-        test = _plain(self._body.outputs[0]).producer
+        test = _skip_copies(self._body.outputs[0]).producer
         if test is None or test.op not in ("Less", "GreaterOrEqual"):
             return None
         (counter, moved), end = number(test.inputs[0]), number(test.inputs[1])
@@ -172,7 +174,7 @@ class Stacking:
             return None
         return (counter, *end)
 
-    def _whole(self, export: NodeExport, array: _Array, stack: Value, is_loop: bool) -> Value:
+    def _all_rows(self, export: NodeExport, array: _Array, stack: Value, is_loop: bool) -> Value:
         """Return all rows of an array, of which the loop computed a part."""
         filling = array.state.filling
         assert filling is not None
@@ -185,18 +187,18 @@ class Stacking:
         else:
             parts = [*before, stack]
         if not array.full:
-            parts.append(self._remaining(export, filling, stack))
+            parts.append(self._zeros_for_unwritten(export, filling, stack))
         return parts[0] if len(parts) == 1 else export.add("Concat", *parts, axis=0)
 
-    def _remaining(self, export: NodeExport, filling: Filling, stack: Value) -> Value:
+    def _zeros_for_unwritten(self, export: NodeExport, filling: Filling, stack: Value) -> Value:
         """Return zeros for the rows of an array that the loop does not write."""
         assert filling.count is not None
         sizes = export.add("Shape", stack, dtype=dtypes.int64)
         if filling.dims is None:
             inner = export.add("Slice", sizes, export.ints([1]), export.ints([_FAR]))
         else:  # ONNX's shape inference assumes all sizes for a slice after a Loop
-            places = export.ints(range(1, 1 + len(filling.dims)))
-            inner = export.add("Gather", sizes, places, axis=0)
+            indices = export.ints(range(1, 1 + len(filling.dims)))
+            inner = export.add("Gather", sizes, indices, axis=0)
         first_size = export.add("Slice", sizes, export.ints([0]), export.ints([1]))
         first_size = export.add("Add", first_size, export.ints([len(filling.writes)]))
         missing = export.add("Sub", export.vector(filling.count), first_size)
@@ -227,19 +229,19 @@ class Stacking:
             )
             return
         nonempty, none = Subgraph("then"), Subgraph("else")
-        with export.into(nonempty):
+        with export.in_subgraph(nonempty):
             read_rows = [self._take_rows_of(export, item) for item in rows]
             nonempty.outputs = [Value(item.dtype) for item in results]
             export.append(
                 ExportedNode("Scan", [*first, *read_rows], nonempty.outputs, attributes, self._name)
             )
-        with export.into(none):
+        with export.in_subgraph(none):
             copies = [export.add("Identity", item) for item in first]
-            none.outputs = [*copies, *(self._nothing(export, item) for item in self._arrays)]
+            none.outputs = [*copies, *(self._empty_array(export, item) for item in self._arrays)]
         branches = {"then_branch": nonempty, "else_branch": none}
         export.append(ExportedNode("If", [self._goes_on], results, branches, self._name))
 
-    def _nothing(self, export: NodeExport, array: _Array) -> Value:
+    def _empty_array(self, export: NodeExport, array: _Array) -> Value:
         """Return an array without rows; the shape of its elements must be known."""
         assert array.dims is not None
         sizes = export.ints([0, *array.dims])
@@ -318,7 +320,7 @@ def _used(graph: Subgraph) -> Iterator[Value]:
             yield from inner.outputs
 
 
-def _plain(value: Value) -> Value:
+def _skip_copies(value: Value) -> Value:
     """Return the original of a value that is a copy."""
     while value.producer is not None and value.producer.op == "Identity":
         (source,) = value.producer.inputs
@@ -327,7 +329,7 @@ def _plain(value: Value) -> Value:
     return value
 
 
-def _known_dims(dims: Dims, other: Dims) -> Dims:
+def _merge_known_dims(dims: Dims, other: Dims) -> Dims:
     """Merge two partially known shapes of a value."""
     if dims is None or other is None or len(dims) != len(other):
         return other if dims is None else dims

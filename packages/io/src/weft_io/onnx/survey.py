@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
 from weft_io.onnx import functions
-from weft_io.onnx.model import opsets, plain_domain, subgraphs
+from weft_io.onnx.model import normalize_domain, opsets, subgraphs
 from weft_io.onnx.registry import import_rule
 from weft_tensor import errors
 
@@ -73,7 +73,7 @@ class Survey:
             _check_name(item.domain)
         self.versions = opsets(model.opset_import, "the model")
         self.functions: Mapping[Op, FunctionProto] = {
-            (plain_domain(item.domain), item.name): item for item in model.functions
+            (normalize_domain(item.domain), item.name): item for item in model.functions
         }
         self.bodies: list[GraphProto | FunctionProto] = []
         self.num_nodes = 0
@@ -91,7 +91,9 @@ class Survey:
     def refuse_unknown_ops(self) -> None:
         """Raise UnimplementedError if the model has unknown ops; the message lists them."""
         if self.unknown_ops:
-            ops = [f"{op} ({_some(names)})" for op, names in sorted(self.unknown_ops.items())]
+            ops = [
+                f"{op} ({_format_some(names)})" for op, names in sorted(self.unknown_ops.items())
+            ]
             raise errors.UnimplementedError(f"the model has unknown ops: {'; '.join(ops)}")
 
     def _visit_main(self, graph: GraphProto) -> None:
@@ -130,7 +132,7 @@ class Survey:
             _check_names(graph)
             for position, node in enumerate(graph.node):
                 _check_node_names(node)
-                op = plain_domain(node.domain), node.op_type
+                op = normalize_domain(node.domain), node.op_type
                 self._note_unknown(op, node, versions)
                 graphs = subgraphs(node)
                 index = position if outer is None else outer
@@ -179,6 +181,6 @@ def _check_name(name: Any) -> None:
         raise errors.InvalidArgumentError(f"the model: the name {name!r} is not UTF-8")
 
 
-def _some(names: Sequence[str]) -> str:
+def _format_some(names: Sequence[str]) -> str:
     shown = ", ".join(map(repr, names[:3]))
     return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"

@@ -46,9 +46,11 @@ class Transpositions:
         result = self._sources.get(x)
         return self._around.source(x) if result is None and self._around is not None else result
 
-    def _known(self, x: Output, order: Order) -> Output | None:
+    def _find_transposed(self, x: Output, order: Order) -> Output | None:
         result = self._made.get((x, order))
-        return self._around._known(x, order) if result is None and self._around else result
+        return (
+            self._around._find_transposed(x, order) if result is None and self._around else result
+        )
 
     def transposed(self, x: Output, order: Sequence[int]) -> Output:
         """Permute axes; the inverse permutation returns the original value."""
@@ -57,14 +59,16 @@ class Transpositions:
             x, order = before[0], tuple(before[1][axis] for axis in order)
         if order == tuple(range(len(order))):
             return x
-        result = self._known(x, order)
+        result = self._find_transposed(x, order)
         if result is None:
             result = transpose(x, self.constant(order))
             self._made[x, order] = result
             self._sources[result] = (x, order)
         return result
 
-    def before(self, values: Sequence[Output | None]) -> tuple[list[Output | None], Order] | None:
+    def find_untransposed(
+        self, values: Sequence[Output | None]
+    ) -> tuple[list[Output | None], Order] | None:
         """Return untransposed values that broadcast, and the permutation that was undone.
 
         Returns: None if that would cost as much as it saves.
@@ -73,11 +77,11 @@ class Transpositions:
         order = next((item[1] for item in known if item is not None), None)
         if order is None:
             return None
-        result = [None if item is None else self._one_before(item, order) for item in values]
+        result = [None if item is None else self._untranspose_one(item, order) for item in values]
         lost = any(a is None and b is not None for a, b in zip(result, values, strict=True))
         return None if lost else (result, order)
 
-    def _one_before(self, x: Output, order: Order) -> Output | None:
+    def _untranspose_one(self, x: Output, order: Order) -> Output | None:
         known = self.source(x)
         if known is not None:
             return known[0] if known[1] == order else None

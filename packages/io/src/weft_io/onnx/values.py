@@ -21,7 +21,7 @@ from weft_io.onnx.element_types import weft_type
 from weft_io.onnx.large_weights import Bytes
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
-from weft_tensor.nesting import shown
+from weft_tensor.nesting import format_value
 
 _EXTERNAL: Final = TensorProto.EXTERNAL
 
@@ -34,7 +34,7 @@ _PACKED: Final[dict[int, int]] = {
 }
 """Number of elements per byte, for types with several."""
 
-_MOST_DIGITS: Final = 20
+_MAX_DIGITS: Final = 20
 """Maximum number of digits of a file offset."""
 
 
@@ -139,7 +139,7 @@ class Values:
         Raises: InvalidArgumentError: its parts do not match, or it is 1000 times larger than its
           file.
         """
-        values, places = self.array(tensor.values), self.array(tensor.indices)
+        values, indices = self.array(tensor.values), self.array(tensor.indices)
         dims = tuple(tensor.dims)
         size = int(np.prod(dims, dtype=object)) if dims else 1
         if any(n < 0 for n in dims) or size > 1_000_000 + 1000 * values.size:
@@ -147,11 +147,11 @@ class Values:
                 f"a sparse tensor of {values.size} values may not have shape {list(dims)}"
             )
         dense = np.zeros(dims, values.dtype)
-        flat = places if places.ndim == 1 else np.zeros(len(places), np.int64)
-        if places.ndim == 2 and places.shape[1] == len(dims):
-            if np.any(places < 0) or np.any(places >= np.array(dims)):
+        flat = indices if indices.ndim == 1 else np.zeros(len(indices), np.int64)
+        if indices.ndim == 2 and indices.shape[1] == len(dims):
+            if np.any(indices < 0) or np.any(indices >= np.array(dims)):
                 raise errors.InvalidArgumentError("a sparse tensor has indices outside its shape")
-            flat = np.ravel_multi_index(tuple(places.T), dims) if dims else flat
+            flat = np.ravel_multi_index(tuple(indices.T), dims) if dims else flat
         if flat.shape != values.shape or np.any(flat < 0) or np.any(flat >= max(size, 1)):
             raise errors.InvalidArgumentError("a sparse tensor has indices outside its shape")
         dense.reshape(-1)[flat] = values
@@ -172,8 +172,10 @@ class Values:
 
 def _number(entries: dict[str, str], key: str, label: str) -> int:
     text = entries.get(key, "0")
-    if not text.isdecimal() or len(text) > _MOST_DIGITS:
-        raise errors.InvalidArgumentError(f"{label}: {key} must be a number, got {shown(text)}")
+    if not text.isdecimal() or len(text) > _MAX_DIGITS:
+        raise errors.InvalidArgumentError(
+            f"{label}: {key} must be a number, got {format_value(text)}"
+        )
     return int(text)
 
 

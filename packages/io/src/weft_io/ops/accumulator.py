@@ -13,7 +13,13 @@ from weft_graph.ir.builder import create, out
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import CREATES, READS, WAITS, WRITES
-from weft_graph.ops.shape_rules import fixed, merge_size, scalar, with_rank, with_rank_at_least
+from weft_graph.ops.shape_rules import (
+    fixed_shape,
+    merge_size,
+    scalar,
+    with_rank,
+    with_rank_at_least,
+)
 from weft_tensor.shape import Dims
 
 _HOLDER_ATTRS = {
@@ -30,7 +36,7 @@ _HOLDERS = (
 )
 
 
-def _known_dims(handle: Output) -> Dims:
+def _static_dims(handle: Output) -> Dims:
     node = handle.node
     dims: Dims = node.attrs["shape"] if node.type in _HOLDERS else None
     return dims
@@ -38,12 +44,12 @@ def _known_dims(handle: Output) -> Dims:
 
 def _take_shape(node: NodeSpec) -> Sequence[Dims]:
     with_rank(node.inputs[1].dims, 0, "num_required")
-    return (_known_dims(node.inputs[0]),)
+    return (_static_dims(node.inputs[0]),)
 
 
 def _sparse_take_shape(node: NodeSpec) -> Sequence[Dims]:
     with_rank(node.inputs[1].dims, 0, "num_required")
-    dims = _known_dims(node.inputs[0])
+    dims = _static_dims(node.inputs[0])
     rank = None if dims is None else len(dims)
     return ((None,), None if dims is None else (None, *dims[1:]), (rank,))
 
@@ -76,7 +82,7 @@ def _declare(prefix: str, handle: str, of_handle: Dims) -> None:
         (),
         (handle_arg,),
         _NUMBER | _HOLDER_ATTRS,
-        fixed(of_handle),
+        fixed_shape(of_handle),
         traits=CREATES,
         doc="The mean or the sum of gradients, kept in a container.",
     )
@@ -123,7 +129,7 @@ register_op(
     (),
     ("handle: Ref(string)",),
     _NUMBER | _HOLDER_ATTRS,
-    fixed((2,)),
+    fixed_shape((2,)),
     traits=CREATES,
     doc="The mean or the sum of sparse gradients, kept in a container.",
 )

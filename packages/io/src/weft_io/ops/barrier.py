@@ -11,7 +11,7 @@ from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import CREATES, READS, WAITS, WRITES
 from weft_graph.ops.shape_rules import (
     constant_int,
-    fixed,
+    fixed_shape,
     merge_size,
     scalar,
     with_rank,
@@ -55,7 +55,7 @@ register_op(
         "container": "string = ''",
         "shared_name": "string = ''",
     },
-    fixed((2,)),
+    fixed_shape((2,)),
     traits=CREATES,
     doc="Elements by key, which leave when all their components are there.",
 )
@@ -87,7 +87,7 @@ register_op(
     (_HANDLE,),
     (),
     {"cancel_pending_enqueues": "bool = false"},
-    fixed(),
+    fixed_shape(),
     traits=WRITES,
     doc="Accept no new keys.",
 )

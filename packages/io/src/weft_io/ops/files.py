@@ -29,7 +29,7 @@ def _write_shape(node: NodeSpec) -> Sequence[Dims]:
     return ()
 
 
-def _matching_shape(node: NodeSpec) -> Sequence[Dims]:
+def _matching_files_shape(node: NodeSpec) -> Sequence[Dims]:
     dims = node.inputs[0].dims
     if dims is not None and len(dims) > 1:
         raise errors.InvalidArgumentError(
@@ -59,7 +59,7 @@ register_op(
     "MatchingFiles",
     ("pattern: string",),
     ("filenames: string",),
-    shape=_matching_shape,
+    shape=_matching_files_shape,
     traits=Traits(state=State.READS, differentiable=False, reads_files=True),
     doc="The files whose names match a pattern.",
 )

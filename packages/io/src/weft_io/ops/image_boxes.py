@@ -20,7 +20,7 @@ from weft_graph.ir.random_seed import get_seed
 from weft_graph.ir.traits import DRAWS, NOT_DIFFERENTIABLE
 from weft_graph.ops.shape_rules import merge_size, vector_as_dims, with_rank
 from weft_graph.ops.shapes import deprecated_argument, shape
-from weft_io.ops.image_resizing import sizes_of
+from weft_io.ops.image_resizing import static_sizes
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims
 
@@ -41,7 +41,7 @@ def _crop(node: NodeSpec) -> Sequence[Dims]:
     if 0 in image[1:3]:
         raise errors.InvalidArgumentError("images without pixels cannot be cropped")
     count = _box_count(node.inputs[1], node.inputs[2])
-    return ((count, *sizes_of(node.inputs[3], "crop_size"), image[3]),)
+    return ((count, *static_sizes(node.inputs[3], "crop_size"), image[3]),)
 
 
 def _crop_image_grad(node: NodeSpec) -> Sequence[Dims]:
@@ -71,7 +71,7 @@ def _glimpse(node: NodeSpec) -> Sequence[Dims]:
     if sides not in (2, None):
         raise errors.InvalidArgumentError(f"offsets must be [y, x], got {sides} numbers")
     batch = merge_size(batch, count, "the numbers of images and offsets")
-    return ((batch, *sizes_of(node.inputs[1], "size"), channels),)
+    return ((batch, *static_sizes(node.inputs[1], "size"), channels),)
 
 
 def _draw_samples(node: NodeSpec) -> Sequence[Dims]:

@@ -31,7 +31,7 @@ from weft_tensor.shape import Dims, format_dims
 # ------------------------------------------------------------------------------ shape rules
 
 
-def _known_channels(node: NodeSpec, *allowed: int) -> int | None:
+def _static_channels(node: NodeSpec, *allowed: int) -> int | None:
     """Return the requested number of channels; None for the file's number."""
     with_rank(node.inputs[0].dims, 0, "contents")
     channels: int = node.attrs["channels"]
@@ -45,7 +45,7 @@ def _known_channels(node: NodeSpec, *allowed: int) -> int | None:
 def _image(*allowed: int) -> Callable[[NodeSpec], Sequence[Dims]]:
     def rule(node: NodeSpec) -> Sequence[Dims]:
         _check_jpeg_attrs(node)
-        return ((None, None, _known_channels(node, *allowed)),)
+        return ((None, None, _static_channels(node, *allowed)),)
 
     return rule
 
@@ -61,7 +61,7 @@ def _check_jpeg_attrs(node: NodeSpec) -> None:
 
 
 def _any_image_shape(node: NodeSpec) -> Sequence[Dims]:
-    channels = _known_channels(node, 1, 3, 4)
+    channels = _static_channels(node, 1, 3, 4)
     return (None if node.attrs["expand_animations"] else (None, None, channels),)
 
 
@@ -71,12 +71,12 @@ def _frames(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _webp_frames(node: NodeSpec) -> Sequence[Dims]:
-    return ((None, None, None, _known_channels(node, 3, 4)),)
+    return ((None, None, None, _static_channels(node, 3, 4)),)
 
 
 def _crop(node: NodeSpec) -> Sequence[Dims]:
     _check_jpeg_attrs(node)
-    channels = _known_channels(node, 1, 3)
+    channels = _static_channels(node, 1, 3)
     (count,) = with_rank(node.inputs[1].dims, 1, "crop_window")
     if count not in (None, 4):
         raise errors.InvalidArgumentError(f"crop_window must have 4 numbers, got {count}")
@@ -96,7 +96,7 @@ def _jpeg_shape(node: NodeSpec) -> Sequence[Dims]:
     return ((3,),)
 
 
-def _encoded_png(node: NodeSpec) -> Sequence[Dims]:
+def _encode_png_shape(node: NodeSpec) -> Sequence[Dims]:
     compression: int = node.attrs["compression"]
     if not -1 <= compression <= 9:
         raise errors.InvalidArgumentError(f"compression must be from -1 to 9, got {compression}")
@@ -105,7 +105,7 @@ def _encoded_png(node: NodeSpec) -> Sequence[Dims]:
     return (None if dims is None else dims[:-3],)
 
 
-def _encoded_jpeg(node: NodeSpec) -> Sequence[Dims]:
+def _encode_jpeg_shape(node: NodeSpec) -> Sequence[Dims]:
     dims = with_rank(node.inputs[0].dims, 3, "an image for JPEG")
     expected = {"grayscale": (1,), "rgb": (3,)}.get(node.attrs.get("format", ""), (1, 3))
     _check_channels(dims, expected)
@@ -129,7 +129,7 @@ def _check_channels(dims: Dims, allowed: tuple[int, ...]) -> None:
         )
 
 
-def _decoded_wav(node: NodeSpec) -> Sequence[Dims]:
+def _decode_wav_shape(node: NodeSpec) -> Sequence[Dims]:
     with_rank(node.inputs[0].dims, 0, "contents")
     channels, samples = node.attrs["desired_channels"], node.attrs["desired_samples"]
     for label, count in (("desired_channels", channels), ("desired_samples", samples)):
@@ -141,7 +141,7 @@ def _decoded_wav(node: NodeSpec) -> Sequence[Dims]:
     )
 
 
-def _encoded_wav(node: NodeSpec) -> Sequence[Dims]:
+def _encode_wav_shape(node: NodeSpec) -> Sequence[Dims]:
     with_rank(node.inputs[0].dims, 2, "audio")
     with_rank(node.inputs[1].dims, 0, "sample_rate")
     return ((),)
@@ -240,7 +240,7 @@ register_op(
     ("image: T",),
     _BYTES,
     {"compression": "int = -1", "T": "{uint8, uint16} = uint8"},
-    _encoded_png,
+    _encode_png_shape,
     traits=NOT_DIFFERENTIABLE,
     doc="Images as PNG files.",
 )
@@ -259,7 +259,7 @@ register_op(
         "y_density": "int = 300",
         "xmp_metadata": "string = ''",
     },
-    _encoded_jpeg,
+    _encode_jpeg_shape,
     traits=NOT_DIFFERENTIABLE,
     doc="An image as a JPEG file.",
 )
@@ -268,7 +268,7 @@ register_op(
     ("images: uint8", "quality: int32"),
     _BYTES,
     {},
-    _encoded_jpeg,
+    _encode_jpeg_shape,
     traits=NOT_DIFFERENTIABLE,
     doc="An image as a JPEG file of a quality that is computed.",
 )
@@ -277,7 +277,7 @@ register_op(
     _BYTES,
     ("audio: float32", "sample_rate: int32"),
     {"desired_channels": "int = -1", "desired_samples": "int = -1"},
-    _decoded_wav,
+    _decode_wav_shape,
     traits=NOT_DIFFERENTIABLE,
     doc="The samples of a WAV file.",
 )
@@ -286,7 +286,7 @@ register_op(
     ("audio: float32", "sample_rate: int32"),
     _BYTES,
     {},
-    _encoded_wav,
+    _encode_wav_shape,
     traits=NOT_DIFFERENTIABLE,
     doc="Samples as a WAV file.",
 )

@@ -37,7 +37,7 @@ def _adjust(node: NodeSpec) -> Sequence[Dims]:
     return (node.inputs[0].dims,)
 
 
-def _adjusted_color(node: NodeSpec) -> Sequence[Dims]:
+def _adjust_color_shape(node: NodeSpec) -> Sequence[Dims]:
     _adjust(node)
     return _three_channels(node)
 
@@ -73,7 +73,7 @@ register_op(
     ("images: T", "delta: float32"),
     ("output: T",),
     {"T": "{float16, float32} = float32"},
-    _adjusted_color,
+    _adjust_color_shape,
     doc="Images with the hue turned by parts of a circle.",
 )
 register_op(
@@ -81,7 +81,7 @@ register_op(
     ("images: T", "scale: float32"),
     ("output: T",),
     {"T": "{float16, float32} = float32"},
-    _adjusted_color,
+    _adjust_color_shape,
     doc="Images with the saturation multiplied, 1 at the most.",
 )
 
@@ -114,11 +114,11 @@ def _rgb(hsv: Output) -> Output:
 
 def _shares(hue: Output) -> tuple[Output, Output, Output]:
     """Return the ratios of red, green and blue to the largest of them, from 0 to 1."""
-    place = hue * 6
+    sector = hue * 6
     return (
-        clip_by_value(abs(place - 3) - 1, 0.0, 1.0),
-        clip_by_value(2 - abs(place - 2), 0.0, 1.0),
-        clip_by_value(2 - abs(place - 4), 0.0, 1.0),
+        clip_by_value(abs(sector - 3) - 1, 0.0, 1.0),
+        clip_by_value(2 - abs(sector - 2), 0.0, 1.0),
+        clip_by_value(2 - abs(sector - 4), 0.0, 1.0),
     )
 
 

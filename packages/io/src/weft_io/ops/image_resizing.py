@@ -20,7 +20,7 @@ from weft_tensor.shape import Dims
 # ------------------------------------------------------------------------------ shape rules
 
 
-def sizes_of(size: Output, label: str) -> tuple[int | None, int | None]:
+def static_sizes(size: Output, label: str) -> tuple[int | None, int | None]:
     """Return the statically known height and width.
 
     Raises: InvalidArgumentError: they are not two numbers of at least 1; the message names `label`.
@@ -39,11 +39,11 @@ def sizes_of(size: Output, label: str) -> tuple[int | None, int | None]:
     return height, width
 
 
-def _resized(node: NodeSpec) -> Sequence[Dims]:
+def _resize_shape(node: NodeSpec) -> Sequence[Dims]:
     batch, height, width, channels = with_rank(node.inputs[0].dims, 4, "images")
     if 0 in (height, width):
         raise errors.InvalidArgumentError("images without pixels cannot be resized")
-    return ((batch, *sizes_of(node.inputs[1], "size"), channels),)
+    return ((batch, *static_sizes(node.inputs[1], "size"), channels),)
 
 
 def _original(node: NodeSpec) -> Sequence[Dims]:
@@ -57,7 +57,7 @@ def _original(node: NodeSpec) -> Sequence[Dims]:
 def _translate(node: NodeSpec) -> Sequence[Dims]:
     _check_pair(node.inputs[2], "scale")
     _check_pair(node.inputs[3], "translation")
-    return _resized(node) if node.inputs[1].dtype.is_integer else _original(node)
+    return _resize_shape(node) if node.inputs[1].dtype.is_integer else _original(node)
 
 
 def _check_pair(value: Output, label: str) -> None:
@@ -86,7 +86,7 @@ for _op, _doc in (
         ("images: T", "size: int32"),
         ("resized_images: float32",),
         {"T": _PIXELS, **_FLAGS},
-        _resized,
+        _resize_shape,
         doc=_doc,
     )
 register_op(
@@ -112,7 +112,7 @@ register_op(
     ("images: T", "size: int32"),
     ("resized_images: T",),
     {"T": _PIXELS, **_FLAGS},
-    _resized,
+    _resize_shape,
     doc="Images in another size, by the nearest pixel.",
 )
 register_op(
@@ -120,7 +120,7 @@ register_op(
     ("grads: T", "size: int32"),
     ("output: T",),
     {"T": "{uint8, int8, int32, float16, float32, float64, bfloat16}", **_FLAGS},
-    _resized,
+    _resize_shape,
     doc="The gradient of ResizeNearestNeighbor by images of a size.",
 )
 register_op(
@@ -128,7 +128,7 @@ register_op(
     ("images: T", "size: int32"),
     ("resized_images: float32",),
     {"T": _PIXELS, "align_corners": "bool = false"},
-    _resized,
+    _resize_shape,
     traits=NOT_DIFFERENTIABLE,
     doc="Images in another size, by the mean of what each pixel covers.",
 )

@@ -58,7 +58,7 @@ def _select(node: NodeSpec) -> Sequence[Dims]:
     return ((None,),)
 
 
-def _selected_overlaps(node: NodeSpec) -> Sequence[Dims]:
+def _overlaps_shape(node: NodeSpec) -> Sequence[Dims]:
     boxes, scores, limit, *thresholds = node.inputs
     rows, columns = with_rank(boxes.dims, 2, "overlaps")
     (scored,) = with_rank(scores.dims, 1, "scores")
@@ -69,14 +69,14 @@ def _selected_overlaps(node: NodeSpec) -> Sequence[Dims]:
     return ((None,),)
 
 
-def _selected_padded(node: NodeSpec) -> Sequence[Dims]:
+def _padded_shape(node: NodeSpec) -> Sequence[Dims]:
     limit = _check_inputs(node)
     count = limit if node.attrs["pad_to_max_output_size"] else None
     return ((count,), ())
 
 
-def _selected_scored(node: NodeSpec) -> Sequence[Dims]:
-    selected, valid = _selected_padded(node)
+def _scored_shape(node: NodeSpec) -> Sequence[Dims]:
+    selected, valid = _padded_shape(node)
     return (selected, selected, valid)
 
 
@@ -146,7 +146,7 @@ register_op(
     _SCORED,
     ("selected_indices: int32", "valid_outputs: int32"),
     {**_TYPES, "pad_to_max_output_size": "bool = false"},
-    _selected_padded,
+    _padded_shape,
     traits=NOT_DIFFERENTIABLE,
     doc="The boxes above a score that overlap no better one too much, and how many they are.",
 )
@@ -162,7 +162,7 @@ register_op(
     ),
     ("selected_indices: int32", "selected_scores: T", "valid_outputs: int32"),
     {"T": "{float16, float32} = float32", "pad_to_max_output_size": "bool = false"},
-    _selected_scored,
+    _scored_shape,
     traits=NOT_DIFFERENTIABLE,
     doc="The boxes above a score, which overlaps with better ones lower.",
 )
@@ -177,7 +177,7 @@ register_op(
     ),
     ("selected_indices: int32",),
     {},
-    _selected_overlaps,
+    _overlaps_shape,
     traits=NOT_DIFFERENTIABLE,
     doc="The items above a score whose given overlap with no better one is too large.",
 )

@@ -20,10 +20,10 @@ from weft_graph.ir.builder import convert_to_tensor, create, out
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import NOT_DIFFERENTIABLE
-from weft_graph.ops.shape_rules import scalar, unchanged, with_rank
+from weft_graph.ops.shape_rules import same_shape, scalar, with_rank
 from weft_io.arguments import to_sequence
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import integer, text
+from weft_tensor.arguments import check_integer, check_text
 from weft_tensor.shape import Dims, compatible_dims, format_dims
 
 # ------------------------------------------------------------------------------ shape rules
@@ -293,7 +293,7 @@ register_op(
     "DecodeJSONExample",
     ("json_examples: string",),
     ("binary_examples: string",),
-    shape=unchanged,
+    shape=same_shape,
     traits=NOT_DIFFERENTIABLE,
     doc="Examples in JSON as serialized ones.",
 )
@@ -302,7 +302,7 @@ register_op(
     ("bytes: string",),
     ("output: string",),
     {"compression_type": "string = ''"},
-    unchanged,
+    same_shape,
     traits=NOT_DIFFERENTIABLE,
     doc="Each string decompressed.",
 )
@@ -362,7 +362,7 @@ def decode_csv(
         convert_to_tensor(default) for default in to_sequence(record_defaults, "record_defaults")
     ]
     columns = () if select_cols is None else to_sequence(select_cols, "select_cols")
-    selected = tuple([integer(column, "each of select_cols") for column in columns])
+    selected = tuple([check_integer(column, "each of select_cols") for column in columns])
     if any(column < 0 for column in selected):
         raise errors.InvalidArgumentError(f"select_cols must not be negative, got {list(selected)}")
     if list(selected) != sorted(set(selected)):
@@ -372,7 +372,7 @@ def decode_csv(
             f"select_cols and record_defaults must have the same length, got {len(selected)} and "
             f"{len(defaults)}"
         )
-    if len(text(field_delim, "field_delim").encode("utf-8", "replace")) != 1:
+    if len(check_text(field_delim, "field_delim").encode("utf-8", "replace")) != 1:
         raise errors.InvalidArgumentError(f"field_delim must be one byte, got {field_delim!r}")
     attrs = {
         "field_delim": field_delim,

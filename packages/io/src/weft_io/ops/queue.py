@@ -19,7 +19,7 @@ from weft_tensor.shape import Dims
 # --------------------------------------------------------------------------- declarations
 
 _HOLDERS = ("FIFOQueueV2", "PaddingFIFOQueueV2", "PriorityQueueV2", "RandomShuffleQueueV2")
-_PLACE = {"container": "string = ''", "shared_name": "string = ''"}
+_RESOURCE_ATTRS = {"container": "string = ''", "shared_name": "string = ''"}
 _LIMITS = {"capacity": "int = -1"}
 
 
@@ -28,7 +28,7 @@ def _no_outputs(node: NodeSpec) -> Sequence[Dims]:
     return ()
 
 
-def _known_shapes(handle: Output) -> Sequence[Dims] | None:
+def _component_shapes(handle: Output) -> Sequence[Dims] | None:
     """Return the shapes of a queue's components, if the handle's node is the queue itself."""
     node = handle.node
     if node.type not in _HOLDERS or not node.attrs["shapes"]:
@@ -38,7 +38,7 @@ def _known_shapes(handle: Output) -> Sequence[Dims] | None:
 
 
 def _dequeue_shape(node: NodeSpec) -> Sequence[Dims]:
-    shapes = _known_shapes(node.inputs[0])
+    shapes = _component_shapes(node.inputs[0])
     return [None] * len(node.attrs["component_types"]) if shapes is None else shapes
 
 
@@ -64,7 +64,12 @@ for _op, _doc in (
         _op,
         (),
         ("handle: resource",),
-        {"component_types": "list(type) >= 1", "shapes": "list(shape) = []", **_LIMITS, **_PLACE},
+        {
+            "component_types": "list(type) >= 1",
+            "shapes": "list(shape) = []",
+            **_LIMITS,
+            **_RESOURCE_ATTRS,
+        },
         scalar,
         traits=CREATES,
         doc=_doc,
@@ -80,7 +85,7 @@ register_op(
         "min_after_dequeue": "int = 0",
         "seed": "int = 0",
         "seed2": "int = 0",
-        **_PLACE,
+        **_RESOURCE_ATTRS,
     },
     scalar,
     traits=CREATES,
@@ -90,7 +95,7 @@ register_op(
     "PriorityQueueV2",
     (),
     ("handle: resource",),
-    {"component_types": "list(type) = []", "shapes": "list(shape)", **_LIMITS, **_PLACE},
+    {"component_types": "list(type) = []", "shapes": "list(shape)", **_LIMITS, **_RESOURCE_ATTRS},
     scalar,
     traits=CREATES,
     doc="A queue whose elements leave lowest first; an int64 before the components says which.",

@@ -20,7 +20,7 @@ from weft_tensor.shape import Dims, format_dims
 
 # --------------------------------------------------------------------------- declarations
 
-_PLACE = {"container": "string = ''", "shared_name": "string = ''"}
+_RESOURCE_ATTRS = {"container": "string = ''", "shared_name": "string = ''"}
 
 
 def _reader_shape(node: NodeSpec) -> Sequence[Dims]:
@@ -125,7 +125,7 @@ for _op, _attrs, _rule, _doc in (
         _op,
         (),
         ("reader_handle: resource",),
-        {**_attrs, **_PLACE, **_more},
+        {**_attrs, **_RESOURCE_ATTRS, **_more},
         _rule,
         traits=CREATES,
         doc=_doc,

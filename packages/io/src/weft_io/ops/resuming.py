@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft_graph.ir.op_def import register_op
 from weft_graph.ir.traits import READS, WRITES
-from weft_graph.ops.shape_rules import fixed, scalar
+from weft_graph.ops.shape_rules import fixed_shape, scalar
 
 register_op(
     "RandomStreamState",
@@ -20,7 +20,7 @@ register_op(
     ("state: string",),
     (),
     {"stream": "string"},
-    fixed(),
+    fixed_shape(),
     traits=WRITES,
     doc="Let a random op of the task go on from where another was; nothing for ''.",
 )

@@ -13,7 +13,7 @@ from weft_graph.ir.traits import WRITES
 from weft_graph.ops.shape_rules import merge_size, with_rank
 from weft_tensor.shape import Dims
 
-_PLACE = {"container": "string = ''", "shared_name": "string = ''"}
+_RESOURCE_ATTRS = {"container": "string = ''", "shared_name": "string = ''"}
 _SPARSE = ("sparse_indices: int64", "sparse_values: T", "sparse_shape: int64")
 
 
@@ -44,7 +44,7 @@ register_op(
     "AddSparseToTensorsMap",
     _SPARSE,
     ("sparse_handle: int64",),
-    {"T": "type", **_PLACE},
+    {"T": "type", **_RESOURCE_ATTRS},
     _add_shape,
     traits=WRITES,
     doc="Keep a sparse tensor aside, under the number that is returned.",
@@ -53,7 +53,7 @@ register_op(
     "AddManySparseToTensorsMap",
     _SPARSE,
     ("sparse_handles: int64",),
-    {"T": "type", **_PLACE},
+    {"T": "type", **_RESOURCE_ATTRS},
     _add_many_shape,
     traits=WRITES,
     doc="Keep the rows of a sparse tensor aside, each under a number.",
@@ -62,7 +62,7 @@ register_op(
     "TakeManySparseFromTensorsMap",
     ("sparse_handles: int64",),
     ("sparse_indices: int64", "sparse_values: dtype", "sparse_shape: int64"),
-    {"dtype": "type", **_PLACE},
+    {"dtype": "type", **_RESOURCE_ATTRS},
     _take_shape,
     traits=WRITES,
     doc="The sparse tensors under several numbers as one, with a first axis added.",

@@ -15,7 +15,7 @@ from weft_graph.ir.traits import NOT_DIFFERENTIABLE
 from weft_graph.ops.shape_rules import merge_size, with_rank, with_rank_at_least
 from weft_graph.ops.sparse_rules import form_at
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import integer
+from weft_tensor.arguments import check_integer
 from weft_tensor.shape import Dims
 
 _SPARSE = ("sparse_indices: int64", "sparse_values: T", "sparse_shape: int64")
@@ -23,12 +23,12 @@ _RESULT = ("sparse_indices: int64", "sparse_values: dtype", "sparse_shape: int64
 _WRITTEN = {"T": "type", "out_type": "{string, variant} = string"}
 
 
-def _one_shape(node: NodeSpec) -> Sequence[Dims]:
+def _serialize_shape(node: NodeSpec) -> Sequence[Dims]:
     form_at(node, 0, "sparse_")
     return ((3,),)
 
 
-def _many_shape(node: NodeSpec) -> Sequence[Dims]:
+def _serialize_many_shape(node: NodeSpec) -> Sequence[Dims]:
     form = form_at(node, 0, "sparse_")
     if form.rank == 0:
         raise errors.InvalidArgumentError("a sparse tensor of rank 0 has no rows")
@@ -53,7 +53,7 @@ register_op(
     _SPARSE,
     ("serialized_sparse: out_type",),
     _WRITTEN,
-    _one_shape,
+    _serialize_shape,
     traits=NOT_DIFFERENTIABLE,
     doc="Indices, values and shape, each serialized.",
 )
@@ -62,7 +62,7 @@ register_op(
     _SPARSE,
     ("serialized_sparse: out_type",),
     _WRITTEN,
-    _many_shape,
+    _serialize_many_shape,
     traits=NOT_DIFFERENTIABLE,
     doc="Each row of a sparse tensor, serialized as a sparse tensor of its own.",
 )
@@ -153,7 +153,7 @@ def deserialize_many_sparse(
         "DeserializeManySparse", [serialized_sparse], {"dtype": dtypes.as_dtype(dtype)}, name
     ).outputs
     if rank is not None:
-        static_rank = integer(rank, "rank", 0)
+        static_rank = check_integer(rank, "rank", 0)
         indices.set_shape([None, static_rank + 1])
         shape.set_shape([static_rank + 1])
     return SparseTensor(indices, values, shape)

@@ -12,13 +12,13 @@ from weft_graph.ir.builder import create, out
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import READS, WAITS, WRITES, Traits
-from weft_graph.ops.shape_rules import fixed, scalar, with_rank
+from weft_graph.ops.shape_rules import fixed_shape, scalar, with_rank
 from weft_tensor.shape import Dims
 
 _LIMITS = {"capacity": "int >= 0 = 0", "memory_limit": "int >= 0 = 0"}
-_PLACE = {"container": "string = ''", "shared_name": "string = ''"}
-_SOME = _LIMITS | {"dtypes": "list(type) >= 1"} | _PLACE
-_ANY = _LIMITS | {"dtypes": "list(type)"} | _PLACE
+_RESOURCE_ATTRS = {"container": "string = ''", "shared_name": "string = ''"}
+_TYPED_ATTRS = _LIMITS | {"dtypes": "list(type) >= 1"} | _RESOURCE_ATTRS
+_ANY = _LIMITS | {"dtypes": "list(type)"} | _RESOURCE_ATTRS
 
 
 def _unknown(node: NodeSpec) -> Sequence[Dims]:
@@ -49,8 +49,8 @@ _declare(
     "Stage",
     ("values: dtypes",),
     (),
-    attrs=_SOME,
-    rule=fixed(),
+    attrs=_TYPED_ATTRS,
+    rule=fixed_shape(),
     traits=WAITS,
     doc="Put a tuple in; wait for space.",
 )
@@ -58,7 +58,7 @@ _declare(
     "Unstage",
     (),
     ("values: dtypes",),
-    attrs=_SOME,
+    attrs=_TYPED_ATTRS,
     rule=_unknown,
     traits=WAITS,
     doc="Take the first tuple out.",
@@ -67,7 +67,7 @@ _declare(
     "StagePeek",
     ("index: int32",),
     ("values: dtypes",),
-    attrs=_SOME,
+    attrs=_TYPED_ATTRS,
     rule=_unknown,
     traits=WAITS,
     doc="Look at the tuple at a place; wait for it.",
@@ -81,13 +81,17 @@ _declare(
     traits=READS,
     doc="The number of tuples.",
 )
-_declare("StageClear", (), (), attrs=_ANY, rule=fixed(), traits=WRITES, doc="Remove everything.")
+_declare(
+    "StageClear", (), (), attrs=_ANY, rule=fixed_shape(), traits=WRITES, doc="Remove everything."
+)
 for _prefix in ("Map", "OrderedMap"):
     _declare(
         f"{_prefix}Stage",
         ("key: int64", "indices: int32", "values: fake_dtypes"),
         (),
-        attrs=_LIMITS | {"dtypes": "list(type)", "fake_dtypes": "list(type) >= 1"} | _PLACE,
+        attrs=_LIMITS
+        | {"dtypes": "list(type)", "fake_dtypes": "list(type) >= 1"}
+        | _RESOURCE_ATTRS,
         rule=_map_stage_shape,
         traits=WAITS,
         doc="Put components of a key in; wait for space.",
@@ -96,7 +100,7 @@ for _prefix in ("Map", "OrderedMap"):
         f"{_prefix}Unstage",
         ("key: int64", "indices: int32"),
         ("values: dtypes",),
-        attrs=_SOME,
+        attrs=_TYPED_ATTRS,
         rule=_map_shape,
         traits=WAITS,
         doc="Take components of a key out; wait until it is complete.",
@@ -105,7 +109,7 @@ for _prefix in ("Map", "OrderedMap"):
         f"{_prefix}Peek",
         ("key: int64", "indices: int32"),
         ("values: dtypes",),
-        attrs=_SOME,
+        attrs=_TYPED_ATTRS,
         rule=_map_shape,
         traits=WAITS,
         doc="Look at components of a key; wait until it is complete.",
@@ -114,7 +118,7 @@ for _prefix in ("Map", "OrderedMap"):
         f"{_prefix}UnstageNoKey",
         ("indices: int32",),
         ("key: int64", "values: dtypes"),
-        attrs=_SOME,
+        attrs=_TYPED_ATTRS,
         rule=_keyed_shape,
         traits=WAITS,
         doc="Take components of the first key out; wait for one.",
@@ -138,7 +142,13 @@ for _prefix in ("Map", "OrderedMap"):
         doc="The number of keys that lack a component.",
     )
     _declare(
-        f"{_prefix}Clear", (), (), attrs=_ANY, rule=fixed(), traits=WRITES, doc="Remove everything."
+        f"{_prefix}Clear",
+        (),
+        (),
+        attrs=_ANY,
+        rule=fixed_shape(),
+        traits=WRITES,
+        doc="Remove everything.",
     )
 
 

@@ -8,13 +8,13 @@ from typing import Final
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import CREATES, READS, WAITS, WRITES, State, Traits
-from weft_graph.ops.shape_rules import fixed, merge_size, with_rank
+from weft_graph.ops.shape_rules import fixed_shape, merge_size, with_rank
 from weft_tensor import errors
 from weft_tensor.shape import Dims, compatible_dims, format_dims
 
 # --------------------------------------------------------------------------- declarations
 
-_PLACE: Final = {
+_RESOURCE_ATTRS: Final = {
     "container": "string = ''",
     "shared_name": "string = ''",
     "use_node_name_sharing": "bool = false",
@@ -141,8 +141,8 @@ def _declare(version: str, handle_type: str, of_handle: Dims) -> None:
             op + version,
             inputs,
             (handle,),
-            {**_PLACE, **_TYPES, **attrs},
-            fixed(of_handle),
+            {**_RESOURCE_ATTRS, **_TYPES, **attrs},
+            fixed_shape(of_handle),
             traits=CREATES,
             doc=doc,
         )
@@ -178,7 +178,7 @@ def _declare_uses(version: str, handle_type: str) -> None:
         (handle,),
         ("size: int64",),
         {},
-        fixed(()),
+        fixed_shape(()),
         traits=READS,
         doc="How many keys a table has.",
     )

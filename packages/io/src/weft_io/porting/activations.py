@@ -69,7 +69,7 @@ class ActivationComparison(NamedTuple):
         return all(match.agrees for match in self.matches)
 
     @property
-    def differing(self) -> list[ActivationMatch]:
+    def differences(self) -> list[ActivationMatch]:
         """The values that differ although their inputs are the recorded ones: the faults."""
         return [match for match in self.matches if not match.agrees]
 
@@ -158,7 +158,7 @@ def compare_activations(
         raise errors.InvalidArgumentError(f'layout must be "NHWC" or "NCHW", got {layout!r}')
     values = {name: p.read() for name, p in read_parameters(recorded).items() if p.read}
     graph = session.graph
-    known = _known(graph, values, names or {})
+    known = _recorded_values(graph, values, names or {})
     feeds = _Feeds(session, known, layout)
     matches = []
     for tensor in list(known):
@@ -174,7 +174,7 @@ class _Recorded(NamedTuple):
     value: Array
 
 
-def _known(
+def _recorded_values(
     graph: Graph, values: Mapping[str, Array], names: Mapping[str, str]
 ) -> dict[Output, _Recorded]:
     """Return the recorded values by tensor, in the order of the graph."""
@@ -210,7 +210,7 @@ class _Feeds:
     def __init__(self, session: Any, known: Mapping[Output, _Recorded], layout: str) -> None:
         self._session = session
         self._layout = layout
-        self._known = known
+        self._recorded_values = known
         self._values: dict[Output, Array] = {}
 
     def compare(
@@ -220,8 +220,8 @@ class _Feeds:
 
         That is so for inputs, and for users of a recorded value whose shape does not fit.
         """
-        name, theirs = self._known[tensor]
-        cut, nodes = _cut(tensor, self._known)
+        name, theirs = self._recorded_values[tensor]
+        cut, nodes = _cut(tensor, self._recorded_values)
         if not tensor.node.inputs or not all(feed in self._values for feed in cut):
             value = theirs.transpose(_to_our_layout(theirs, tensor.dims, self._layout))
             if tensor.shape.is_compatible_with(value.shape):
@@ -241,7 +241,7 @@ class _Feeds:
             difference = compare_arrays(ours, value)
             self._values[tensor] = value
         order = () if axes == tuple(range(theirs.ndim)) else axes
-        inputs = [self._known[feed].name for feed in cut]
+        inputs = [self._recorded_values[feed].name for feed in cut]
         return ActivationMatch(tensor, name, difference, theirs.shape, order, accepted, inputs)
 
 

@@ -18,7 +18,7 @@ from weft_exec.session.session import Session
 from weft_graph import proto
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Output
-from weft_graph.ir.step_graph import ordered
+from weft_graph.ir.step_graph import sort_nodes
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import Flow
 from weft_io.porting.activations import ActivationMatch, compare_activations, upstream
@@ -367,7 +367,7 @@ def _recorded_tensors(inputs: Mapping[str, Output], outputs: Mapping[str, Output
                 f"{node.name!r} ({node.type})"
             )
     reached = _dependents(tensors, fed)
-    flow = Flow(ordered(nodes | {tensor.node for tensor in fed}))
+    flow = Flow(sort_nodes(nodes | {tensor.node for tensor in fed}))
     return [
         tensor
         for tensor in tensors

@@ -57,7 +57,7 @@ class SizeMeasurement(NamedTuple):
     scopes: Mapping[str, tuple[float, float]]
 
 
-class Departure(NamedTuple):
+class Deviation(NamedTuple):
     """A quantity that grew otherwise than expected.
 
     Attributes:
@@ -93,7 +93,7 @@ class Growth(NamedTuple):
     """
 
     sizes: Sequence[SizeMeasurement]
-    departures: Sequence[Departure]
+    departures: Sequence[Deviation]
 
     def __str__(self) -> str:
         rows = [
@@ -216,14 +216,14 @@ def _static_cost(node: Node) -> tuple[float, float] | None:
 
 def _departures(
     small: SizeMeasurement, large: SizeMeasurement, tolerance: float
-) -> list[Departure]:
+) -> list[Deviation]:
     sizes = small.size, large.size
     result = []
 
     def check(quantity: str, scope: str, ratio: float, *expected: float) -> None:
         low, high = min(expected), max(expected)
         if not low / tolerance <= ratio <= high * tolerance:
-            result.append(Departure(quantity, scope, sizes, (low, high), ratio))
+            result.append(Deviation(quantity, scope, sizes, (low, high), ratio))
 
     work = _ratio(small.flops, large.flops), _ratio(small.bytes, large.bytes)
     if small.seconds >= _NOISE:
@@ -239,7 +239,7 @@ def _departures(
     if not math.isnan(small.loss):
         ratio = 1.0 if large.loss == small.loss else large.loss / (small.loss or 1e-30)
         if not ratio <= tolerance:  # also if it is NaN
-            result.append(Departure("loss", "", sizes, (0.0, 1.0), ratio))
+            result.append(Deviation("loss", "", sizes, (0.0, 1.0), ratio))
     return result
 
 

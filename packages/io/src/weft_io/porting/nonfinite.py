@@ -127,7 +127,7 @@ class NumericsGuard:
           **kwargs: further arguments of `Optimizer.compute_gradients`.
         """
         pairs = self._optimizer.compute_gradients(loss, **kwargs)
-        return self._guarded(loss, pairs, global_step, name)
+        return self._add_guard(loss, pairs, global_step, name)
 
     def apply_gradients(
         self,
@@ -140,9 +140,9 @@ class NumericsGuard:
         Args:
           grads_and_vars, global_step, name: as for `Optimizer.apply_gradients`.
         """
-        return self._guarded(None, list(grads_and_vars), global_step, name)
+        return self._add_guard(None, list(grads_and_vars), global_step, name)
 
-    def _guarded(
+    def _add_guard(
         self,
         loss: Output | None,
         pairs: Sequence[tuple[Any, Any]],
@@ -201,7 +201,7 @@ class NumericsGuard:
             for stage in self._stages:
                 session.run(stage, feeds)
         except errors.InvalidArgumentError as error:
-            found = _checked_node(session.graph, error)
+            found = _find_checked_node(session.graph, error)
             if found is None:
                 return error
         else:
@@ -264,7 +264,7 @@ def _external_inputs(outputs: Sequence[Output]) -> list[Output]:
     return list(result)
 
 
-def _checked_node(graph: Any, error: errors.OpError) -> Node | None:
+def _find_checked_node(graph: Any, error: errors.OpError) -> Node | None:
     name, _, _ = (error.node or "").rpartition("/numerics")
     node: Node | None = graph.find_node(name)
     return node

@@ -79,23 +79,23 @@ def read_parameters(source: Any, session: Any = None) -> Parameters:
       (2, 3)
     """
     if isinstance(source, Graph):
-        return _of_graph(source, session)
+        return _parameters_of_graph(source, session)
     if isinstance(source, Mapping):
-        return _of_arrays({name: np.asarray(value) for name, value in source.items()})
+        return _parameters_of_arrays({name: np.asarray(value) for name, value in source.items()})
     if not isinstance(source, str | os.PathLike):
         raise errors.InvalidArgumentError(
             f"parameters can be read from a graph, a mapping or a path, got {type(source).__name__}"
         )
     path = paths.as_path(source)
-    reader = _READERS.get(Path(path).suffix, _of_checkpoint)
+    reader = _READERS.get(Path(path).suffix, _parameters_of_checkpoint)
     return reader(path)
 
 
-def _named(parameters: list[Parameter]) -> Parameters:
+def _by_name(parameters: list[Parameter]) -> Parameters:
     return {p.name: p for p in parameters if p.name not in _BOOKKEEPING}
 
 
-def _of_graph(graph: Graph, session: Any) -> Parameters:
+def _parameters_of_graph(graph: Graph, session: Any) -> Parameters:
     result = []
     with graph.as_default():
         variables = global_variables()
@@ -109,11 +109,11 @@ def _of_graph(graph: Graph, session: Any) -> Parameters:
         name = variable.name.removesuffix(":0")
         dtype = variable.dtype.base_dtype.name
         result.append(Parameter(name, tuple(shape.as_list()), dtype, read))
-    return _named(result)
+    return _by_name(result)
 
 
-def _of_arrays(arrays: Mapping[str, Array]) -> Parameters:
-    return _named(
+def _parameters_of_arrays(arrays: Mapping[str, Array]) -> Parameters:
+    return _by_name(
         [
             Parameter(name, value.shape, value.dtype.name, partial(np.asarray, value))
             for name, value in arrays.items()
@@ -121,10 +121,10 @@ def _of_arrays(arrays: Mapping[str, Array]) -> Parameters:
     )
 
 
-def _of_checkpoint(path: str) -> Parameters:
+def _parameters_of_checkpoint(path: str) -> Parameters:
     reader = CheckpointReader(latest_in(path.removesuffix(INDEX_SUFFIX)))
     types = reader.get_variable_to_dtype_map()
-    return _named(
+    return _by_name(
         [
             Parameter(name, tuple(shape), types[name].name, partial(reader.get_tensor, name))
             for name, shape in reader.get_variable_to_shape_map().items()
@@ -133,14 +133,14 @@ def _of_checkpoint(path: str) -> Parameters:
     )
 
 
-def _of_onnx(path: str) -> Parameters:
+def _parameters_of_onnx(path: str) -> Parameters:
     from onnx import helper, numpy_helper
 
     from weft_io.onnx import model  # reports how to install onnx if it is missing
 
     read, folder = model.read(path)
     base = "" if folder is None else str(folder)
-    return _named(
+    return _by_name(
         [
             Parameter(
                 tensor.name,
@@ -153,7 +153,7 @@ def _of_onnx(path: str) -> Parameters:
     )
 
 
-def _of_safetensors(path: str) -> Parameters:
+def _parameters_of_safetensors(path: str) -> Parameters:
     try:
         from safetensors import SafetensorError, safe_open
     except ModuleNotFoundError as error:
@@ -172,7 +172,7 @@ def _of_safetensors(path: str) -> Parameters:
         dtype = _SAFETENSORS_TYPES.get(part.get_dtype(), part.get_dtype())
         read = partial(file.get_tensor, name)
         result.append(Parameter(name, tuple(part.get_shape()), dtype, read))
-    return _named(result)
+    return _by_name(result)
 
 
 _SAFETENSORS_TYPES = {
@@ -181,17 +181,17 @@ _SAFETENSORS_TYPES = {
 }  # fmt: skip
 
 
-def _of_npz(path: str) -> Parameters:
+def _parameters_of_npz(path: str) -> Parameters:
     try:
         with np.load(path, allow_pickle=False) as file:
-            return _of_arrays(dict(file))
+            return _parameters_of_arrays(dict(file))
     except FileNotFoundError:
         raise errors.NotFoundError(f"there is no file {path!r}") from None
     except (ValueError, OSError) as error:
         raise errors.DataLossError(f"{path} cannot be read: {error}") from error
 
 
-def _of_graph_def(path: str) -> Parameters:
+def _parameters_of_graph_def(path: str) -> Parameters:
     message: Any = read_message(path, proto.GraphDef)
     result = []
     for node in message.node:
@@ -208,13 +208,13 @@ def _of_graph_def(path: str) -> Parameters:
                 result.append(
                     Parameter(node.name, shape, dtype.name, partial(make_ndarray, tensor))
                 )
-    return _named(result)
+    return _by_name(result)
 
 
 _READERS: dict[str, Callable[[str], Parameters]] = {
-    ".npz": _of_npz,
-    ".onnx": _of_onnx,
-    ".pb": _of_graph_def,
-    ".pbtxt": _of_graph_def,
-    ".safetensors": _of_safetensors,
+    ".npz": _parameters_of_npz,
+    ".onnx": _parameters_of_onnx,
+    ".pb": _parameters_of_graph_def,
+    ".pbtxt": _parameters_of_graph_def,
+    ".safetensors": _parameters_of_safetensors,
 }

@@ -63,7 +63,7 @@ class Status(Enum):
     """This implementation has it, the other one does not."""
 
 
-_SAME: Final = (Status.EQUAL, Status.TRANSPOSED)
+_MATCHING_STATUSES: Final = (Status.EQUAL, Status.TRANSPOSED)
 
 
 class ParameterMatch(NamedTuple):
@@ -95,7 +95,7 @@ class ParameterComparison(NamedTuple):
     @property
     def agrees(self) -> bool:
         """Return True if all parameters are equal, up to transpositions."""
-        return all(match.status in _SAME for match in self.matches)
+        return all(match.status in _MATCHING_STATUSES for match in self.matches)
 
     def of(self, status: Status) -> list[ParameterMatch]:
         """Return the rows with a status."""
@@ -191,18 +191,18 @@ def _match(
     """Return names of theirs by names of ours."""
     _check_names(ours, theirs, names)
     pairs = dict(names)
-    for key in (str, _normalized):
+    for key in (str, _normalize_name):
         index: dict[Any, list[str]] = defaultdict(list)
-        for name in _unmatched(theirs, pairs.values()):
+        for name in _find_unmatched(theirs, pairs.values()):
             index[key(name)].append(name)
-        for name in _unmatched(ours, pairs):
+        for name in _find_unmatched(ours, pairs):
             candidates = index.get(key(name), [])
             if len(candidates) == 1 and _axes(ours[name], theirs[candidates[0]]):
                 pairs[name] = candidates.pop()
     pairs.update(_match_values(ours, theirs, pairs, rtol))
     shapes: dict[tuple[int, ...], tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
     for side, parameters, done in ((0, ours, [*pairs]), (1, theirs, [*pairs.values()])):
-        for name in _unmatched(parameters, done):
+        for name in _find_unmatched(parameters, done):
             shapes[tuple(sorted(parameters[name].shape))][side].append(name)
     for left, right in shapes.values():
         if len(left) == len(right):
@@ -219,18 +219,18 @@ def _match_values(
     """
     sums = {
         name: _sums(parameter)
-        for name in _unmatched(theirs, pairs.values())
+        for name in _find_unmatched(theirs, pairs.values())
         if (parameter := theirs[name]).read is not None
     }
     result: dict[str, str] = {}
-    for name in _unmatched(ours, pairs):
+    for name in _find_unmatched(ours, pairs):
         if ours[name].read is None:
             continue
         own = _sums(ours[name])
         for other, values in sums.items():
             if not np.allclose(own, values, rtol=10 * rtol, atol=0.0):
                 continue
-            if _compare(ours[name], theirs[other], rtol).status in _SAME:
+            if _compare(ours[name], theirs[other], rtol).status in _MATCHING_STATUSES:
                 result[name] = other
                 del sums[other]
                 break
@@ -253,7 +253,7 @@ def _check_names(ours: Parameters, theirs: Parameters, names: Mapping[str, str])
             )
 
 
-def _unmatched(parameters: Parameters, matched: Any) -> list[str]:
+def _find_unmatched(parameters: Parameters, matched: Any) -> list[str]:
     done = set(matched)
     return [name for name in parameters if name not in done]
 
@@ -262,7 +262,7 @@ def _parts(name: str) -> list[str]:
     return name.replace(".", "/").split("/")
 
 
-def _normalized(name: str) -> tuple[str, ...]:
+def _normalize_name(name: str) -> tuple[str, ...]:
     *scopes, last = [part.lower() for part in _parts(name.removesuffix(":0"))]
     return (*scopes, _SYNONYMS.get(last, last))
 

@@ -170,7 +170,7 @@ def compare_runs(
                 continue
             difference = compare_arrays(a, b)
             largest[name] = max(largest.get(name, 0.0), difference.relative)
-            accepted = _accepted(b, exact, tolerance)
+            accepted = _resolve_tolerance(b, exact, tolerance)
             if not difference.relative <= accepted:
                 shapes = a.shape, b.shape
                 found = found or StepDifference(step, name, difference, shapes, accepted)
@@ -179,7 +179,7 @@ def compare_runs(
     return RunComparison(step + 1, largest, None)
 
 
-def _accepted(value: Array, exact: bool, tolerance: float | None) -> float:
+def _resolve_tolerance(value: Array, exact: bool, tolerance: float | None) -> float:
     if exact:
         return 0.0
     return rounding_tolerance(value.dtype, 1000) if tolerance is None else tolerance

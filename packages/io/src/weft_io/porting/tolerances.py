@@ -41,18 +41,18 @@ def compare_arrays(ours: Array, theirs: Array) -> Difference:
     if a.dtype.kind in "OSU":
         b, distance = np.ones(1), (a != b).astype(np.float64)
     else:
-        a, b = _widened(a), _widened(b)
+        a, b = _to_float64(a), _to_float64(b)
         with np.errstate(invalid="ignore", over="ignore"):
             distance = np.abs(a - b)
         distance = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, distance)
         distance = np.where(np.isnan(distance), np.inf, distance)
-    place = np.unravel_index(int(np.argmax(distance)), distance.shape)
-    largest = float(distance[place])
+    index = np.unravel_index(int(np.argmax(distance)), distance.shape)
+    largest = float(distance[index])
     finite = np.abs(b)[np.isfinite(b)]
     scale = float(np.max(finite, initial=0.0))
     relative = largest / scale if scale else (np.inf if largest else 0.0)
-    position = tuple(int(i) for i in place)
-    mine, reference = np.asarray(ours)[place], np.asarray(theirs)[place]
+    position = tuple(int(i) for i in index)
+    mine, reference = np.asarray(ours)[index], np.asarray(theirs)[index]
     return Difference(largest, relative, position, mine, reference)
 
 
@@ -74,5 +74,5 @@ def rounding_tolerance(dtype: Any, num_terms: float = 1.0) -> float:
     return _SAFETY * epsilon * math.sqrt(max(1.0, num_terms))
 
 
-def _widened(value: Array) -> Array:
+def _to_float64(value: Array) -> Array:
     return value if value.dtype.kind == "c" else value.astype(np.float64)

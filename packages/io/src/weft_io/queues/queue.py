@@ -120,7 +120,7 @@ class QueueBase(HasComponents):
           InvalidArgumentError: `vals` does not match the components.
         Raises (when it runs): CancelledError: the queue is closed.
         """
-        with name_scope(name, f"{self._name}_enqueue", _outputs_in(vals)) as scope:
+        with name_scope(name, f"{self._name}_enqueue", _collect_outputs(vals)) as scope:
             tensors = self._convert(vals)
             for tensor, shape in zip(tensors, self._shapes, strict=True):
                 tensor.shape.assert_is_compatible_with(shape)
@@ -134,7 +134,7 @@ class QueueBase(HasComponents):
         Raises: InvalidArgumentError: `vals` does not match the components.
         Raises (when it runs): CancelledError: the queue is closed.
         """
-        with name_scope(name, f"{self._name}_EnqueueMany", _outputs_in(vals)) as scope:
+        with name_scope(name, f"{self._name}_EnqueueMany", _collect_outputs(vals)) as scope:
             tensors = self._convert(vals)
             size = Dimension(None)
             for tensor, shape in zip(tensors, self._shapes, strict=True):
@@ -477,7 +477,7 @@ def _shared_seeds(seed: int | None, shared_name: str | None) -> tuple[int, int]:
     return first, second
 
 
-def _outputs_in(vals: Components) -> list[Output]:
+def _collect_outputs(vals: Components) -> list[Output]:
     if isinstance(vals, dict):
         vals = list(vals.values())
     items = vals if isinstance(vals, list | tuple) else [vals]

@@ -18,7 +18,7 @@ from weft_io.records.features import (
     Rows,
     read_nested,
 )
-from weft_io.records.wire import BEFORE, BEHIND, decode_varints
+from weft_io.records.wire import LEADING_PADDING, TRAILING_PADDING, decode_varints
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
 
@@ -75,7 +75,7 @@ def flatten(
         values[...] = stored
         stops = ends // 4
     else:
-        packed = b"".join([BEFORE, *parts, BEHIND])
+        packed = b"".join([LEADING_PADDING, *parts, TRAILING_PADDING])
         if expected > len(packed):  # there are not so many: no memory is taken for them
             expected = -1
         values, stops = decode_varints(packed, ends, expected, empty)
@@ -84,13 +84,13 @@ def flatten(
 
 def _flatten_strings(rows: Rows) -> tuple[Array, Array]:
     if all([type(row) is bytes for row in rows]):
-        return strings_of(rows), np.ones(len(rows), np.int64)
+        return to_strings(rows), np.ones(len(rows), np.int64)
     lists = [() if row is None else row if isinstance(row, tuple) else (row,) for row in rows]
     values = [value for row in lists for value in row]
-    return strings_of(values), np.fromiter(map(len, lists), np.int64, len(lists))
+    return to_strings(values), np.fromiter(map(len, lists), np.int64, len(lists))
 
 
-def strings_of(values: Sequence[Any]) -> Array:
+def to_strings(values: Sequence[Any]) -> Array:
     """Return a vector of strings."""
     result = np.empty(len(values), object)
     result[:] = values
@@ -157,16 +157,16 @@ def dense(
     if kind == FLOATS:
         lengths = list(map(len, rows))
         if lengths.count(4 * size) != len(rows):
-            raise _miscounted(np.array(lengths) // 4, kind, shape, location)
+            raise _count_error(np.array(lengths) // 4, kind, shape, location)
         result = empty((len(rows), *shape), NUMPY[kind])
-        _place_floats(rows, result.reshape(len(rows), size))
+        _write_floats(rows, result.reshape(len(rows), size))
         return result
     single = kind == INTEGERS and size == 1
-    if single and (known := _known_integers(rows)) is not None:
+    if single and (known := _cached_integers(rows)) is not None:
         return known.reshape(len(rows), *shape)
     values, counts = flatten(rows, kind, empty, size * len(rows))
     if (counts != size).any():
-        raise _miscounted(counts, kind, shape, location)
+        raise _count_error(counts, kind, shape, location)
     if single:
         _know_integers(rows, values)
     return values.reshape(len(rows), *shape)
@@ -174,17 +174,17 @@ def dense(
 
 _known: dict[bytes, int] = {}
 """Cache of decoded varints; a lookup takes a tenth of the time of decoding."""
-_MOST_KNOWN: Final = 1 << 14
+_MAX_CACHED_ROWS: Final = 1 << 14
 
 
-def _known_integers(rows: Rows) -> Array | None:
+def _cached_integers(rows: Rows) -> Array | None:
     """Return single integers, such as labels, if the cache has all of them."""
     numbers = list(map(_known.get, rows))
     return None if None in numbers else np.array(numbers, NUMPY[INTEGERS])
 
 
 def _know_integers(rows: Rows, values: Array) -> None:
-    if len(_known) < _MOST_KNOWN:
+    if len(_known) < _MAX_CACHED_ROWS:
         _known.update(zip(rows, values.tolist(), strict=True))
 
 
@@ -198,7 +198,7 @@ def content_of(values: Array, kind: int) -> Payload:
     return message[read_nested(message, 0, len(message), 0x0A) :] if message else b""
 
 
-def _place_floats(rows: Rows, target: Array) -> None:
+def _write_floats(rows: Rows, target: Array) -> None:
     if target.shape[1] * 4 > _LARGE:
         for i, row in enumerate(rows):
             target[i] = np.frombuffer(row, _STORED)
@@ -206,7 +206,7 @@ def _place_floats(rows: Rows, target: Array) -> None:
         target[...] = np.frombuffer(b"".join(rows), _STORED).reshape(target.shape)
 
 
-def _miscounted(
+def _count_error(
     counts: Array, kind: int, shape: tuple[int, ...], location: Location
 ) -> errors.InvalidArgumentError:
     row = int(np.flatnonzero(counts != math.prod(shape))[0])
@@ -229,7 +229,7 @@ def pad_values(
     """
     values, counts = flatten(rows, kind)
     steps = count_steps(counts, shape, kind, location)
-    return place_steps(values, steps, shape, default, empty, NUMPY[kind])
+    return pad_steps(values, steps, shape, default, empty, NUMPY[kind])
 
 
 def count_steps(counts: Array, shape: tuple[int, ...], kind: int, location: Location) -> Array:
@@ -248,7 +248,7 @@ def count_steps(counts: Array, shape: tuple[int, ...], kind: int, location: Loca
     return counts // size
 
 
-def place_steps(
+def pad_steps(
     values: Array, steps: Array, shape: tuple[int, ...], default: Any, empty: Empty, dtype: Any
 ) -> Array:
     """Return a tensor whose rows contain values from the left, padded with `default`."""

@@ -33,7 +33,7 @@ _SLICE, _VIEW, _STRINGS = range(3)
 _LARGE: Final = 1 << 15
 """Size in bytes above which numbers are not copied before conversion."""
 
-_MOST_HEADERS: Final = 4096
+_MAX_CACHED_HEADERS: Final = 4096
 _LONGEST_HEADER: Final = 256
 
 _Header = tuple[int, int, int, int]
@@ -118,17 +118,17 @@ class FeatureScanner:
             header = (index - start, stop - index, -1, _SLICE)
         else:
             index = read_nested(data, index, stop, 0x12)
-            place, encoding = read_list(data, index, stop, kind)
-            if place < 0:
+            offset, encoding = read_list(data, index, stop, kind)
+            if offset < 0:
                 return None
-            header = (place - start, stop - place, column, encoding)
+            header = (offset - start, stop - offset, column, encoding)
         self._remember(data[start : start + header[0]], header, k)
         return header
 
     def _remember(self, content: bytes, header: _Header, k: int) -> None:
         if len(content) > _LONGEST_HEADER:
             return
-        if len(self._headers) >= _MOST_HEADERS:
+        if len(self._headers) >= _MAX_CACHED_HEADERS:
             self._headers.clear()
         self._headers[content] = header
         if k < len(self._sizes):

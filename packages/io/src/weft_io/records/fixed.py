@@ -76,9 +76,9 @@ class FixedLengthSource:
     def _split(self) -> list[bytes]:
         data, record = self._data, self._record
         last = len(data) - record - self._footer
-        places = range(0, last + 1, self._hop)
-        records = [data[index : index + record] for index in places]
-        following = len(places) * self._hop
+        starts = range(0, last + 1, self._hop)
+        records = [data[index : index + record] for index in starts]
+        following = len(starts) * self._hop
         self.offset += following
         self._data = data[following:]
         self._skip += max(0, following - len(data))

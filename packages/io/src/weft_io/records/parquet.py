@@ -16,12 +16,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft_exec.resources.file_access import file_roots, opener
+from weft_exec.resources.file_access import file_roots, open_checked
 from weft_graph import proto
 from weft_io.files.systems import PathLike, as_path, is_url, locate
 from weft_tensor import errors
-from weft_tensor.arguments import integer
-from weft_tensor.os_errors import reported
+from weft_tensor.arguments import check_integer
+from weft_tensor.os_errors import convert_os_errors
 
 Array = np.ndarray[Any, Any]
 
@@ -59,7 +59,7 @@ def parquet_batches(
       {'x': array([1, 2]), 'y': array([b'a', b''], dtype=object)}
       {'x': array([3]), 'y': array([b'c'], dtype=object)}
     """
-    size = integer(batch_size, "batch_size", 1)
+    size = check_integer(batch_size, "batch_size", 1)
     return _batches(path, size, columns, row_groups, dict(defaults or {}))
 
 
@@ -149,7 +149,9 @@ class ParquetFile:
                 rows += batch.num_rows
                 yield pa.Table.from_batches([batch])
             if rows != self.rows_of(group):
-                raise self._damaged(label, offset, f"has {rows} of {self.rows_of(group)} rows")
+                raise self._damaged_error(
+                    label, offset, f"has {rows} of {self.rows_of(group)} rows"
+                )
 
     def _offset_of(self, group: int) -> int:
         metadata = self._file.metadata.row_group(group)
@@ -176,9 +178,9 @@ class ParquetFile:
         except pa.ArrowNotImplementedError as cause:
             raise errors.UnimplementedError(f"{self.path}, {label}: {cause}") from cause
         except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError) as cause:
-            raise self._damaged(label, offset, str(cause)) from cause
+            raise self._damaged_error(label, offset, str(cause)) from cause
 
-    def _damaged(self, label: str, offset: int, reason: str) -> errors.DataLossError:
+    def _damaged_error(self, label: str, offset: int, reason: str) -> errors.DataLossError:
         return errors.DataLossError(
             f"{self.path} is damaged in {label}, from offset {offset} on: {reason}",
             details={"file": self.path, "offset": offset},
@@ -194,14 +196,14 @@ def _open_file(path: str) -> Any:
     import pyarrow as pa
 
     fs, inner = locate(path)
-    with reported("reading", path):
+    with convert_os_errors("reading", path):
         if is_url(path):
             return fs.open(inner, "rb")
         if fs.stat(inner).is_directory:
             raise IsADirectoryError(f"{path} is a directory")
         if file_roots() is None:
             return pa.OSFile(inner, "rb")
-        file = opener(inner, os.O_RDONLY)  # by its number, as it was looked at
+        file = open_checked(inner, os.O_RDONLY)  # by its number, as it was looked at
         try:
             return pa.OSFile(f"/proc/self/fd/{file}", "rb")
         finally:
@@ -328,13 +330,13 @@ class ParquetSource:
         self._group = 0
         self._batches: Iterator[Any] | None = None
         self.offset = 0
-        while self._group < self._file.groups and self._ends_before(offset):
+        while self._group < self._file.groups and self._group_ends_before(offset):
             self.offset += self._file.rows_of(self._group)
             self._group += 1
         self._skip = offset - self.offset
         self.offset = offset
 
-    def _ends_before(self, row: int) -> bool:
+    def _group_ends_before(self, row: int) -> bool:
         return self.offset + self._file.rows_of(self._group) <= row
 
     def read_chunk(self) -> list[bytes]:

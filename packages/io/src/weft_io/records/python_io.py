@@ -11,7 +11,7 @@ from weft_io.files.systems import PathLike, as_path
 from weft_io.records.options import TFRecordOptions
 from weft_io.records.tfrecord import TFRecordSource
 from weft_tensor import errors
-from weft_tensor.arguments import integer
+from weft_tensor.arguments import check_integer
 
 
 def tf_record_iterator(path: PathLike, options: Any = None) -> Iterator[bytes]:
@@ -53,7 +53,7 @@ def tf_record_batches(
       >>> list(wf.io.tf_record_batches("three.tfrecord", 2))
       [[b'a', b'b'], [b'c']]
     """
-    return _batches(path, integer(batch_size, "batch_size", 1), options)
+    return _batches(path, check_integer(batch_size, "batch_size", 1), options)
 
 
 def _batches(path: PathLike, batch_size: int, options: Any) -> Iterator[list[bytes]]:

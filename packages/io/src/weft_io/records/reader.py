@@ -119,19 +119,21 @@ class FileReader:
     """
 
     def __init__(
-        self, kind: str, path: bytes, settings: Settings, place: reader_state.ReaderPosition
+        self, kind: str, path: bytes, settings: Settings, position: reader_state.ReaderPosition
     ) -> None:
         self._kind = kind
         self._settings = settings
         self.path = path
         self._source: Source | None = None
-        self._base = place.base
+        self._base = position.base
         self._taken = 0
-        self._to_skip = place.taken
-        self._number = place.number
+        self._to_skip = position.taken
+        self._number = position.number
         self._chunk: list[bytes] = []
-        self._offset = place.base
-        self._headers = settings.get("skip_header_lines", 0) if place == reader_state.START else 0
+        self._offset = position.base
+        self._headers = (
+            settings.get("skip_header_lines", 0) if position == reader_state.START else 0
+        )
 
     @property
     def is_done(self) -> bool:
@@ -144,7 +146,7 @@ class FileReader:
         return self._source is not None
 
     @property
-    def place(self) -> reader_state.ReaderPosition:
+    def position(self) -> reader_state.ReaderPosition:
         """The position from which to continue later."""
         return reader_state.ReaderPosition(self._base, self._taken + self._to_skip, self._number)
 
@@ -153,14 +155,14 @@ class FileReader:
 
         Raises: OpError: the file cannot be opened, or a record is damaged.
         """
-        self._pass_over()
+        self._skip_to_position()
         if self._taken == len(self._chunk) and not self._next_chunk():
             return [], []
         values = self._chunk[self._taken : self._taken + limit]
         self._taken += len(values)
         return self._keys(values), values
 
-    def _pass_over(self) -> None:
+    def _skip_to_position(self) -> None:
         """Skip header lines, and the records that were returned before a restart."""
         while self._to_skip or self._headers:
             if self._taken == len(self._chunk) and not self._next_chunk():
@@ -264,15 +266,15 @@ class Reader:
         if error is not None:
             raise error
         if self._file is None:
-            name, place = self._waiting.popleft()
-            self._file = FileReader(self.kind, name, self.settings, place)
+            name, position = self._waiting.popleft()
+            self._file = FileReader(self.kind, name, self.settings, position)
         keys: list[bytes] = []
         values: list[bytes] = []
         while self._file is not None and len(values) < limit:
             try:
                 more = self._file.take(limit - len(values))
             except errors.OpError as failure:
-                self._failed(failure, bool(values))
+                self._handle_failure(failure, bool(values))
                 break
             keys += more[0]
             values += more[1]
@@ -281,7 +283,7 @@ class Reader:
         self.records_produced += len(values)
         return keys, values
 
-    def _failed(self, error: errors.OpError, later: bool) -> None:
+    def _handle_failure(self, error: errors.OpError, later: bool) -> None:
         """Drop a file that cannot be read, unless it may be readable later."""
         if not isinstance(error, _MAY_GO_ON) or (
             isinstance(error, errors.DataLossError) and self._file and not self._file.is_open
@@ -316,7 +318,7 @@ class Reader:
             settings=self.settings,
             records_produced=self.records_produced,
             work_units_completed=self.work_units_completed,
-            current=None if self._file is None else (self._file.path, self._file.place),
+            current=None if self._file is None else (self._file.path, self._file.position),
             waiting=list(self._waiting),
         )
         return reader_state.encode(state)
@@ -340,8 +342,8 @@ class Reader:
             self.work_units_completed += state.work_units_completed
             self._waiting.extend(state.waiting)
         if started:
-            path, place = started[0]
-            self._file = FileReader(self.kind, path, self.settings, place)
+            path, position = started[0]
+            self._file = FileReader(self.kind, path, self.settings, position)
 
     def _validate(self, state: ReaderState) -> ReaderState:
         if state.kind != self.kind or state.settings != self.settings:

@@ -68,8 +68,8 @@ def encode(state: ReaderState) -> bytes:
         "work_units_completed": state.work_units_completed,
         "current": state.current and [_text(state.current[0]), *state.current[1]],
         "waiting": [
-            _text(path) if place == START else [_text(path), *place]
-            for path, place in state.waiting
+            _text(path) if position == START else [_text(path), *position]
+            for path, position in state.waiting
         ],
     }
     return _SEAL.close(json.dumps(fields).encode())
@@ -107,10 +107,10 @@ def _state_of(body: bytes) -> ReaderState:
 
 
 def _part(fields: Any) -> tuple[bytes, ReaderPosition]:
-    return _path(fields[0]), _place(fields[1:])
+    return _path(fields[0]), _parse_position(fields[1:])
 
 
-def _place(numbers: Any) -> ReaderPosition:
+def _parse_position(numbers: Any) -> ReaderPosition:
     base, num_read, number = _validate(numbers, list)
     return ReaderPosition(_count(base), _count(num_read), _count(number))
 

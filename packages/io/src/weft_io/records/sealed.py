@@ -50,20 +50,20 @@ class Seal:
                 f"{self._label} must begin with {self._magic!r}, got {data[:8]!r}"
             )
         if len(data) < self.start + 4:
-            raise self.damaged(f"has {len(data)} bytes, fewer than its header")
+            raise self.damaged_error(f"has {len(data)} bytes, fewer than its header")
         _, version, length = self._head.unpack_from(data)
         if version != self._version:
             raise errors.InvalidArgumentError(
                 f"{self._label} must have version {self._version}, got {version}"
             )
         if len(data) != self.start + length + 4:
-            raise self.damaged(f"must have {self.start + length + 4} bytes, got {len(data)}")
+            raise self.damaged_error(f"must have {self.start + length + 4} bytes, got {len(data)}")
         stored, result = int.from_bytes(data[-4:], "little"), crc32c(data[:-4])
         if result != stored:
-            raise self.damaged(
+            raise self.damaged_error(
                 f"has the checksum {result:#010x} instead of the stored {stored:#010x}"
             )
 
-    def damaged(self, label: str) -> errors.DataLossError:
+    def damaged_error(self, label: str) -> errors.DataLossError:
         """Return the error for a damaged state."""
         return errors.DataLossError(f"{self._label} is damaged: it {label}")

@@ -27,7 +27,7 @@ from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, format_dims
 
-_MOST_HEADERS: Final = 4096
+_MAX_CACHED_HEADERS: Final = 4096
 _LONGEST_HEADER: Final = 64
 
 Steps = list[Any]
@@ -49,7 +49,7 @@ class Features(NamedTuple):
     dense_shapes: Sequence[Dims]
 
 
-class Parsed(NamedTuple):
+class ParsedSequences(NamedTuple):
     """The features of a batch of sequence examples.
 
     Attributes:
@@ -103,7 +103,7 @@ class SequenceParser:
 
     def parse(
         self, serialized: Sequence[bytes], names: Sequence[bytes], defaults: Sequence[Array]
-    ) -> Parsed:
+    ) -> ParsedSequences:
         """Return the features of a batch.
 
         Args:
@@ -191,18 +191,18 @@ class SequenceParser:
         stop = index + size
         if size < 0 or stop > end:
             return None
-        place = index
+        position = index
         if size and kind == BYTES:  # the content is the list, as a step may have several strings
-            place = read_nested(data, index, stop, BYTES << 3 | 2)
+            position = read_nested(data, index, stop, BYTES << 3 | 2)
         elif size:
-            place, _ = read_list(data, index, stop, kind)
-        if place < 0:
+            position, _ = read_list(data, index, stop, kind)
+        if position < 0:
             return None
-        header = (place - start, stop - place)
+        header = (position - start, stop - position)
         if header[0] <= _LONGEST_HEADER:
-            if len(self._headers) >= _MOST_HEADERS:
+            if len(self._headers) >= _MAX_CACHED_HEADERS:
                 self._headers.clear()
-            self._headers[kind, data[start:place]] = header
+            self._headers[kind, data[start:position]] = header
         return header
 
     def _walk_rewritten(
@@ -245,7 +245,7 @@ class SequenceParser:
         lists: list[list[Steps | None]],
         names: Sequence[bytes],
         defaults: Sequence[Array],
-    ) -> Parsed:
+    ) -> ParsedSequences:
         sparse, dense = self._context.assemble(context, names, defaults)
         split = self._sparse
         list_sparse = [
@@ -256,7 +256,9 @@ class SequenceParser:
             self._list_dense(examples, i, Location(names, self._keys[split + i]))
             for i, examples in enumerate(lists[split:])
         ]
-        return Parsed(sparse, dense, list_sparse, [p[0] for p in pairs], [p[1] for p in pairs])
+        return ParsedSequences(
+            sparse, dense, list_sparse, [p[0] for p in pairs], [p[1] for p in pairs]
+        )
 
     def _flatten(self, examples: list[Steps | None], kind: int) -> tuple[Array, Array, Array]:
         """Return all values, the number of values per step, and the number of steps per example."""
@@ -304,7 +306,7 @@ class SequenceParser:
                 f"output shape: {format_dims(shape)}"
             )
         default = b"" if kind == BYTES else 0
-        placed = columns.place_steps(values, steps, sizes, default, self._empty, NUMPY[kind])
+        placed = columns.pad_steps(values, steps, sizes, default, self._empty, NUMPY[kind])
         return placed, steps
 
 

@@ -10,16 +10,16 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from weft_exec.resources.file_access import opener
+from weft_exec.resources.file_access import open_checked
 from weft_io.files.systems import is_url, locate
 from weft_tensor import errors
 from weft_tensor.finalizers import call_when_gone
-from weft_tensor.os_errors import reported
+from weft_tensor.os_errors import convert_os_errors
 
 PIECE: Final = 1 << 18
 """Number of bytes read at a time: few system calls, and small enough for the processor's cache."""
 
-MOST_INFLATED: Final = 2**31 - 1
+MAX_INFLATED: Final = 2**31 - 1
 """Maximum number of decompressed bytes of one record, or of a tensor's strings."""
 
 NONE: Final = ""
@@ -28,7 +28,7 @@ GZIP: Final = "GZIP"
 _WINDOW_BITS: Final = {ZLIB: zlib.MAX_WBITS, GZIP: zlib.MAX_WBITS + 16}
 
 _BINARY: Final = getattr(os, "O_BINARY", 0)
-_KEPT: Final = 1 << 24
+_PREALLOCATED_BYTES: Final = 1 << 24
 
 
 @cache
@@ -38,7 +38,7 @@ def _keep_freed_memory() -> None:
     Before a block of this size has been freed, glibc returns the memory of every batch to the
     system and gets it back with a page fault per 4 kB, which makes reading five times slower.
     """
-    np.empty(_KEPT, np.uint8)
+    np.empty(_PREALLOCATED_BYTES, np.uint8)
 
 
 class Stream(Protocol):
@@ -67,15 +67,15 @@ class _LocalStream:
     def __init__(self, path: str) -> None:
         self.path = path
         inner = locate(path)[1]
-        with reported("reading", path):
-            self._descriptor = opener(inner, os.O_RDONLY | _BINARY)
+        with convert_os_errors("reading", path):
+            self._descriptor = open_checked(inner, os.O_RDONLY | _BINARY)
             self._descriptors = [self._descriptor]
             call_when_gone(self, _close_all, self._descriptors)
             self._size = os.fstat(self._descriptor).st_size
         self._position = 0
 
     def read(self, size: int) -> bytes:
-        with reported("reading", self.path):
+        with convert_os_errors("reading", self.path):
             data = os.read(self._descriptor, size)
         self._position += len(data)
         return data
@@ -86,13 +86,13 @@ class _LocalStream:
         return left if left > 0 else self._grow()
 
     def _grow(self) -> int | None:
-        with reported("reading", self.path):
+        with convert_os_errors("reading", self.path):
             self._size = os.fstat(self._descriptor).st_size
         return max(0, self._size - self._position) if self._size else None
 
     def skip(self, count: int) -> None:
         """Skip `count` bytes."""
-        with reported("reading", self.path):
+        with convert_os_errors("reading", self.path):
             self._position = os.lseek(self._descriptor, count, os.SEEK_CUR)
 
     def close(self) -> None:
@@ -111,26 +111,26 @@ class _RemoteStream:
     def __init__(self, path: str) -> None:
         self.path = path
         fs, inner = locate(path)
-        with reported("reading", path):
+        with convert_os_errors("reading", path):
             self._file: Any = fs.open(inner, "rb")
         size = getattr(self._file, "size", None)
         self._size: int | None = size if isinstance(size, int) else None
 
     def read(self, size: int) -> bytes:
-        with reported("reading", self.path):
+        with convert_os_errors("reading", self.path):
             data: bytes = self._file.read(size)
         return data
 
     def remaining(self) -> int | None:
         if self._size is None:
             return None
-        with reported("reading", self.path):
+        with convert_os_errors("reading", self.path):
             position: int = self._file.tell()
         return max(0, self._size - position)
 
     def skip(self, count: int) -> None:
         """Skip `count` bytes."""
-        with reported("reading", self.path):
+        with convert_os_errors("reading", self.path):
             self._file.seek(count, os.SEEK_CUR)
 
     def close(self) -> None:
@@ -159,7 +159,7 @@ class _Inflated:
             try:
                 data = self._inflate.decompress(self._pending, size)
             except zlib.error as cause:
-                raise self._damaged(str(cause)) from cause
+                raise self._damaged_error(str(cause)) from cause
             # All input may be taken in before all output is given out.
             self._more = len(data) == size
             self._advance()
@@ -171,7 +171,7 @@ class _Inflated:
             return False
         self._pending = self._source.read(PIECE)
         if not self._pending and self._has_started:
-            raise self._damaged("the file ends before its compressed data")
+            raise self._damaged_error("the file ends before its compressed data")
         self._has_started = self._has_started or bool(self._pending)
         return bool(self._pending)
 
@@ -185,7 +185,7 @@ class _Inflated:
         self._consumed += len(self._pending) - len(remaining)
         self._pending = remaining
 
-    def _damaged(self, reason: str) -> errors.DataLossError:
+    def _damaged_error(self, reason: str) -> errors.DataLossError:
         self._pending, self._more, self._broken = b"", False, True  # the stream ends here
         return errors.DataLossError(
             f"{self.path} is not complete {self._kind} data at offset {self._consumed} of the "
@@ -271,11 +271,11 @@ def read_exactly(stream: Stream, size: int) -> bytes:
 def refuse_inflated(path: str, size: int) -> None:
     """Reject a large record in data of unknown size.
 
-    Raises: DataLossError: the record has more than `MOST_INFLATED` bytes.
+    Raises: DataLossError: the record has more than `MAX_INFLATED` bytes.
     """
-    if size > MOST_INFLATED:
+    if size > MAX_INFLATED:
         raise errors.DataLossError(
-            f"a record of {path} must have at most {MOST_INFLATED} bytes, as its data are "
+            f"a record of {path} must have at most {MAX_INFLATED} bytes, as its data are "
             f"compressed or have no size, got {size} or more",
             details={"file": path},
         )

@@ -18,12 +18,12 @@ from weft_io.files.systems import PathLike, as_path, locate
 from weft_io.records.options import TFRecordOptions
 from weft_io.records.streams import PIECE, open_stream, read_exactly
 from weft_tensor import errors
-from weft_tensor.os_errors import reported
+from weft_tensor.os_errors import convert_os_errors
 
 _HEADER: Final = struct.Struct("<QI")
 _MASK: Final = 0xA282EAD8
 _U32: Final = 0xFFFFFFFF
-_MOST_LENGTHS: Final = 1024
+_MAX_CACHED_LENGTHS: Final = 1024
 OVERHEAD: Final = 16
 """Number of bytes of a record in addition to its data."""
 
@@ -92,7 +92,7 @@ class TFRecordSource:
     def _read(self, records: list[bytes]) -> None:
         """Append the records of the next piece of the file, or record an error or the end."""
         remaining = self._remaining
-        missing = self._missing(remaining)
+        missing = self._num_missing_bytes(remaining)
         if missing <= 0:
             if self._error is None:
                 self._split(remaining, 0, records)
@@ -124,11 +124,11 @@ class TFRecordSource:
         if masked_crc(record) == stored:
             records.append(record)
         else:
-            self._error = self._damaged(self.offset, record, stored)
+            self._error = self._damaged_error(self.offset, record, stored)
         self._remaining = b""
         self.offset += len(record) + OVERHEAD
 
-    def _missing(self, remaining: bytes) -> int:
+    def _num_missing_bytes(self, remaining: bytes) -> int:
         """Return the number of missing bytes of the first record, or of its header."""
         if len(remaining) < 12:
             return 12 - len(remaining)
@@ -162,7 +162,7 @@ class TFRecordSource:
             crc = crc32c(record)
             stored = int.from_bytes(data[stop : stop + 4], "little")
             if ((crc >> 15 | crc << 17) + _MASK) & _U32 != stored:
-                self._error = self._damaged(self.offset + position - start, record, stored)
+                self._error = self._damaged_error(self.offset + position - start, record, stored)
                 position = stop + 4
                 break
             records.append(record)
@@ -175,7 +175,7 @@ class TFRecordSource:
         length, stored = _HEADER.unpack(header)
         expected = masked_crc(header[:8])
         if stored == expected:
-            if len(self._lengths) >= _MOST_LENGTHS:
+            if len(self._lengths) >= _MAX_CACHED_LENGTHS:
                 self._lengths.clear()
             self._lengths[header] = length
             return int(length)
@@ -195,7 +195,7 @@ class TFRecordSource:
                 self.offset, f"the file ends within it: {reason}{left} bytes are left", "truncated"
             )
 
-    def _damaged(self, offset: int, record: bytes, stored: int) -> errors.DataLossError:
+    def _damaged_error(self, offset: int, record: bytes, stored: int) -> errors.DataLossError:
         expected = masked_crc(record)
         return self._loss(
             offset,
@@ -248,7 +248,7 @@ class TFRecordWriter:
         self._options = TFRecordOptions.of(options)
         self._deflate = self._options.compressor()
         fs, inner = locate(self._path)
-        with reported("writing", self._path):
+        with convert_os_errors("writing", self._path):
             self._file: BinaryIO | None = fs.open(inner, "wb")
 
     def write(self, record: bytes | bytearray | memoryview | str) -> None:
@@ -269,7 +269,7 @@ class TFRecordWriter:
         file = self._open_file()
         if self._deflate is not None:
             data = self._deflate.compress(data)
-        with reported("writing", self._path):
+        with convert_os_errors("writing", self._path):
             file.write(data)
 
     def _open_file(self) -> BinaryIO:
@@ -280,7 +280,7 @@ class TFRecordWriter:
     def flush(self) -> None:
         """Flush buffered data to the file system, so that readers see complete records."""
         file = self._open_file()
-        with reported("writing", self._path):
+        with convert_os_errors("writing", self._path):
             if self._deflate is not None:
                 file.write(self._deflate.flush(self._options.flush_mode))
             file.flush()
@@ -290,7 +290,7 @@ class TFRecordWriter:
         file, self._file = self._file, None
         if file is None:
             return
-        with reported("writing", self._path):
+        with convert_os_errors("writing", self._path):
             try:
                 if self._deflate is not None:
                     file.write(self._deflate.flush())

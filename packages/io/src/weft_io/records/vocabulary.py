@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft_io.records.columns import strings_of
+from weft_io.records.columns import to_strings
 from weft_io.records.lines import LineSource
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -37,7 +37,7 @@ class Vocabulary:
         self._lines = _split_lines(path, limit)
         self._columns: list[list[bytes]] | None = None
 
-    def place(self, i: int) -> str:
+    def location(self, i: int) -> str:
         """Return the location of pair i, for messages."""
         return f"line {i + 1} of {self._path}"
 
@@ -53,7 +53,7 @@ class Vocabulary:
             return self._numbers(dtype)
         fields = self._lines if index == WHOLE_LINE else self._fields(index)
         if dtype is dtypes.string:
-            return strings_of(fields)
+            return to_strings(fields)
         parse = _parser(dtype)
         values: list[Any] = []
         try:

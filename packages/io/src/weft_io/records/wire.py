@@ -55,7 +55,7 @@ def decode_varints(
     """Decode the integers of many packed fields.
 
     Args:
-      data: `BEFORE`, the concatenated fields, and `BEHIND`.
+      data: `LEADING_PADDING`, the concatenated fields, and `TRAILING_PADDING`.
       ends: int64, shape (n,): the end of each field, relative to the start of the first one.
       expected: the expected number of integers, if known.
       empty: allocator of the values.
@@ -87,8 +87,8 @@ def decode_varints(
     return values, stops
 
 
-BEFORE: Final = bytes(1)
-BEHIND: Final = bytes(_LONGEST)
+LEADING_PADDING: Final = bytes(1)
+TRAILING_PADDING: Final = bytes(_LONGEST)
 """Padding around the data of `decode_varints`: the end of a number, and room to read ahead."""
 
 
@@ -118,9 +118,9 @@ def _decode(octets: Array, begins: Array, index: int, ends: Array) -> Array:
     size = int(begins[-1])
     if size == len(begins) - 1:
         return octets[:size]
-    places = begins[:-1]
+    starts = begins[:-1]
     try:
-        return _gather(octets, places, 0)
+        return _gather(octets, starts, 0)
     except _TooLongError as error:
         raise MalformedVarintsError(_rows_of(ends, error.args[0] + index)) from None
 
@@ -231,8 +231,8 @@ def _find_damage(
 
 def _long_varint(data: bytes, index: int, end: int) -> tuple[int, int]:
     value = 0
-    for i, place in enumerate(range(index, min(end, index + 10))):
-        value |= (data[place] & 0x7F) << 7 * i
-        if data[place] < 0x80:
-            return value, place + 1
+    for i, position in enumerate(range(index, min(end, index + 10))):
+        value |= (data[position] & 0x7F) << 7 * i
+        if data[position] < 0x80:
+            return value, position + 1
     return -1, index

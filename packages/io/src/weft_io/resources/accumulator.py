@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from weft_exec.kernels.common import wide
+from weft_exec.kernels.common import accumulation_dtype
 from weft_exec.resources.cancellation import Cancellation
-from weft_exec.resources.resources import NOT_READY, Done, Resource, Waiters
+from weft_exec.resources.resources import NOT_READY, CompletionCallback, Resource, Waiters
 from weft_io.resources.values import Array
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
@@ -45,7 +45,7 @@ class _Accumulator(Resource):
         self.count = 0
         self._take_waiters = Waiters()
         self._lock = self._take_waiters.lock
-        self._wide = wide(dtype)
+        self._wide = accumulation_dtype(dtype)
 
     def set_step(self, step: int) -> None:
         """Set the accumulator's step."""
@@ -66,7 +66,10 @@ class _Accumulator(Resource):
         return True
 
     def take(
-        self, required: int, completion: Done, cancellation: Cancellation | None = None
+        self,
+        required: int,
+        completion: CompletionCallback,
+        cancellation: Cancellation | None = None,
     ) -> None:
         """Deliver the result once `required` gradients are summed, and start the next one.
 
@@ -162,7 +165,7 @@ class DenseAccumulator(_Accumulator):
             self._total = None
 
 
-_FEWEST_ROWS = 1024
+_MIN_ROWS = 1024
 """Minimum number of rows to collect before equal rows are added."""
 
 Rows = tuple[Array, Array, Array]
@@ -205,7 +208,7 @@ class SparseAccumulator(_Accumulator):
             if self._accept(step):
                 self._parts.append(rows)
                 self._rows += len(rows[0])
-                if self._rows > 2 * max(self._merged, _FEWEST_ROWS):
+                if self._rows > 2 * max(self._merged, _MIN_ROWS):
                     self._merge()
         self._take_waiters.wake()
 

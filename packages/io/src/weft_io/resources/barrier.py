@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from weft_exec.resources.cancellation import Cancellation
-from weft_exec.resources.resources import NOT_READY, Done, Resource, Waiters
-from weft_io.resources.chunks import place_row
+from weft_exec.resources.resources import NOT_READY, CompletionCallback, Resource, Waiters
+from weft_io.resources.chunks import write_row
 from weft_io.resources.values import Array, Empty, row_of, shape_of
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
@@ -146,7 +146,7 @@ class Barrier(Resource):
         count: int,
         small: bool,
         empty: Empty,
-        completion: Done,
+        completion: CompletionCallback,
         cancellation: Cancellation | None = None,
         deadline: float | None = None,
     ) -> None:
@@ -206,7 +206,7 @@ class Barrier(Resource):
             )
         target = empty((len(rows), *shapes.pop()), self.types[component].numpy)
         for i, row in enumerate(rows):
-            place_row(target, i, row)
+            write_row(target, i, row)
         return target
 
     # ------------------------------------------------------------------ the end

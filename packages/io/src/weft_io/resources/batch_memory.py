@@ -19,11 +19,11 @@ from weft_io.resources.values import Array, Empty
 
 T = TypeVar("T")
 
-_LEAST_BYTES: Final = 1 << 16
+_MIN_BYTES: Final = 1 << 16
 """Minimum size in bytes of elements for which lending rows is faster than copying."""
-_MOST_FAILURES: Final = 2
+_MAX_FAILURES: Final = 2
 """Number of consecutive batches with unused rows after which rows are no longer lent."""
-_AHEAD: Final = 64
+_MAX_ROWS_AHEAD: Final = 64
 """Maximum number of elements by which calls can be ahead of their batches."""
 
 
@@ -104,7 +104,7 @@ class BatchMemory:
 
     def next_row(self) -> Row | None:
         """Return the row of the next call; None if rows are no longer lent."""
-        if self._failures >= _MOST_FAILURES:
+        if self._failures >= _MAX_FAILURES:
             return None
         batch, index = divmod(self._num_started, self._size)
         self._num_started += 1
@@ -115,11 +115,13 @@ class BatchMemory:
     ) -> Array | None:
         """Return a row of a batch as an array; None if its elements have another shape or type."""
         with self._lock:
-            if self._failures >= _MOST_FAILURES:
+            if self._failures >= _MAX_FAILURES:
                 return None
             block = self._blocks.get(batch)
             if block is None:
-                if len(self._blocks) > 1 + _AHEAD // self._size:  # elements were lost by errors
+                if (
+                    len(self._blocks) > 1 + _MAX_ROWS_AHEAD // self._size
+                ):  # elements were lost by errors
                     del self._blocks[min(self._blocks)]
                 block = _Block(self._empty((self._size, *shape), dtype))
                 self._blocks[batch] = block
@@ -147,11 +149,11 @@ class BatchMemory:
         return None
 
 
-class _Here(threading.local):
+class _ThreadRow(threading.local):
     row: Row | None = None
 
 
-_here: Final = _Here()
+_here: Final = _ThreadRow()
 
 
 def compute_in_row(row: Row | None, call: Callable[[Any], T], argument: Any) -> T:
@@ -168,7 +170,7 @@ def lend_row(empty: Empty) -> Empty:
 
     def allocate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         row = _here.row
-        if row is not None and prod(shape) * dtype.itemsize >= _LEAST_BYTES:
+        if row is not None and prod(shape) * dtype.itemsize >= _MIN_BYTES:
             buffer = row.take(shape, dtype)
             if buffer is not None:
                 return buffer

@@ -68,7 +68,7 @@ class ChunkStore:
 
         Returns: a function that returns the elements as a batch.
         """
-        pieces = self._first(count)
+        pieces = self._first_pieces(count)
         targets = self._targets(pieces, count, empty)
         for piece in pieces:
             if piece[2]:
@@ -86,7 +86,7 @@ class ChunkStore:
         self._pieces.clear()
         self._size = 0
 
-    def _first(self, count: int) -> list[Piece]:
+    def _first_pieces(self, count: int) -> list[Piece]:
         pieces: list[Piece] = []
         for values, start, stop in self._pieces:
             if not count:
@@ -146,7 +146,7 @@ def _fill(target: Array, pieces: Sequence[Piece], component: int) -> Array:
     for values, start, stop in pieces:
         value = values[component]
         if not stop:
-            place_row(target, index, value)
+            write_row(target, index, value)
             index += 1
             continue
         size = stop - start
@@ -159,7 +159,7 @@ def _fill(target: Array, pieces: Sequence[Piece], component: int) -> Array:
     return target
 
 
-def place_row(target: Array, index: int, value: Any) -> None:
+def write_row(target: Array, index: int, value: Any) -> None:
     """Write one element into the corner of a row."""
     if not isinstance(value, np.ndarray):
         target[index] = value

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from weft_io.resources.chunks import place_row
+from weft_io.resources.chunks import write_row
 from weft_io.resources.values import Array, row_of
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims
@@ -16,7 +16,7 @@ from weft_tensor.shape import Dims
 _PACKED_BYTES = 4096
 """Size in bytes up to which elements are stored in one array; larger ones have their own arrays."""
 
-Places = Array | slice
+Slots = Array | slice
 
 
 class Column(Protocol):
@@ -25,23 +25,23 @@ class Column(Protocol):
     def resize(self, size: int) -> None:
         """Resize to `size` positions, dropping the elements beyond."""
 
-    def put(self, place: int, value: Any) -> None:
+    def put(self, slot: int, value: Any) -> None:
         """Store one element."""
 
-    def put_many(self, places: Places, batch: Array, start: int, stop: int) -> None:
+    def put_many(self, slots: Slots, batch: Array, start: int, stop: int) -> None:
         """Store the rows of `batch` from `start` to `stop`."""
 
-    def get(self, place: int) -> Any:
+    def get(self, slot: int) -> Any:
         """Return a copy of one element, owned by the caller."""
 
     def get_many(self, array: Array, target: Array) -> None:
         """Copy elements into the rows of `target`."""
 
-    def move(self, places: Any, sources: Any) -> None:
-        """Copy elements from `sources` to `places`, which must not overlap."""
+    def move(self, slots: Any, sources: Any) -> None:
+        """Copy elements from `sources` to `slots`, which must not overlap."""
 
-    def forget(self, places: Any) -> None:
-        """Release the elements at `places`."""
+    def forget(self, slots: Any) -> None:
+        """Release the elements at `slots`."""
 
 
 class PackedColumn:
@@ -57,17 +57,17 @@ class PackedColumn:
         rows[:num_kept] = self._rows[:num_kept]
         self._rows = rows
 
-    def put(self, place: int, value: Any) -> None:
+    def put(self, slot: int, value: Any) -> None:
         """Store one element."""
-        place_row(self._rows, place, value)
+        write_row(self._rows, slot, value)
 
-    def put_many(self, places: Places, batch: Array, start: int, stop: int) -> None:
+    def put_many(self, slots: Slots, batch: Array, start: int, stop: int) -> None:
         """Store the rows of `batch` from `start` to `stop`."""
-        self._rows[places] = batch[start:stop]
+        self._rows[slots] = batch[start:stop]
 
-    def get(self, place: int) -> Any:
+    def get(self, slot: int) -> Any:
         """Return a copy of one element, owned by the caller."""
-        row = row_of(self._rows, place)
+        row = row_of(self._rows, slot)
         return row.copy() if isinstance(row, np.ndarray) else row
 
     def get_many(self, array: Array, target: Array) -> None:
@@ -77,14 +77,14 @@ class PackedColumn:
         else:
             np.take(self._rows, array, axis=0, out=target, mode="clip")
 
-    def move(self, places: Any, sources: Any) -> None:
-        """Copy elements from `sources` to `places`, which must not overlap."""
-        self._rows[places] = self._rows[sources]
+    def move(self, slots: Any, sources: Any) -> None:
+        """Copy elements from `sources` to `slots`, which must not overlap."""
+        self._rows[slots] = self._rows[sources]
 
-    def forget(self, places: Any) -> None:
-        """Release the elements at `places`."""
+    def forget(self, slots: Any) -> None:
+        """Release the elements at `slots`."""
         if self._rows.dtype.hasobject:
-            self._rows[places] = None
+            self._rows[slots] = None
 
 
 class ObjectColumn:
@@ -98,46 +98,46 @@ class ObjectColumn:
         del self._rows[size:]
         self._rows.extend([None] * (size - len(self._rows)))
 
-    def put(self, place: int, value: Any) -> None:
+    def put(self, slot: int, value: Any) -> None:
         """Store one element."""
-        self._rows[place] = value
+        self._rows[slot] = value
 
-    def put_many(self, places: Places, batch: Array, start: int, stop: int) -> None:
+    def put_many(self, slots: Slots, batch: Array, start: int, stop: int) -> None:
         """Store the rows of `batch` from `start` to `stop` separately.
 
         The rows are copied, because a view would keep the whole batch alive.
         """
-        for number, row in zip(_numbers(places), range(start, stop), strict=True):
+        for number, row in zip(_numbers(slots), range(start, stop), strict=True):
             value = row_of(batch, row)
             self._rows[number] = value.copy() if isinstance(value, np.ndarray) else value
 
-    def get(self, place: int) -> Any:
+    def get(self, slot: int) -> Any:
         """Return a copy of one element, owned by the caller."""
-        return self._rows[place]
+        return self._rows[slot]
 
     def get_many(self, array: Array, target: Array) -> None:
         """Copy elements into the rows of `target`."""
-        for i, place in enumerate(array.tolist()):
-            place_row(target, i, self._rows[place])
+        for i, slot in enumerate(array.tolist()):
+            write_row(target, i, self._rows[slot])
 
-    def move(self, places: Any, sources: Any) -> None:
-        """Copy elements from `sources` to `places`, which must not overlap."""
-        for number, source in zip(_numbers(places), _numbers(sources), strict=True):
+    def move(self, slots: Any, sources: Any) -> None:
+        """Copy elements from `sources` to `slots`, which must not overlap."""
+        for number, source in zip(_numbers(slots), _numbers(sources), strict=True):
             self._rows[number] = self._rows[source]
 
-    def forget(self, places: Any) -> None:
-        """Release the elements at `places`."""
-        for number in _numbers(places):
+    def forget(self, slots: Any) -> None:
+        """Release the elements at `slots`."""
+        for number in _numbers(slots):
             self._rows[number] = None
 
 
-def _numbers(places: Any) -> Sequence[int]:
-    if isinstance(places, slice):
-        return range(places.start, places.stop)
-    if isinstance(places, np.ndarray):
-        numbers: list[int] = places.tolist()
+def _numbers(slots: Any) -> Sequence[int]:
+    if isinstance(slots, slice):
+        return range(slots.start, slots.stop)
+    if isinstance(slots, np.ndarray):
+        numbers: list[int] = slots.tolist()
         return numbers
-    return (places,)
+    return (slots,)
 
 
 def column_for(dtype: DType, dims: Dims) -> Column:

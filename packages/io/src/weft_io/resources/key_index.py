@@ -60,7 +60,7 @@ def index_for(dtype: DType, width: int) -> KeyIndex:
 # ---------------------------------------------------------------------------- numbers
 
 
-def _words_of(dtype: DType) -> Callable[[Array], Array]:
+def _word_function(dtype: DType) -> Callable[[Array], Array]:
     """Return a function from elements to 64-bit words that are equal for equal elements."""
     if dtype.is_integer or dtype is dtypes.bool_:
         return lambda keys: keys.astype(np.int64 if dtype.numpy.kind != "u" else np.uint64).view(
@@ -80,7 +80,7 @@ class _NumberIndex:
     """
 
     def __init__(self, dtype: DType, width: int) -> None:
-        self._words = _words_of(dtype)
+        self._words = _word_function(dtype)
         self._width = width
         self._count = 0
         self._removed = 0
@@ -114,18 +114,18 @@ class _NumberIndex:
 
     def _locate(self, keys: Array) -> tuple[Array, Array]:
         """Return for each key the row, or -1, and the slot where the search ended."""
-        places = self._positions(keys)
-        slot = self._slots[places]
+        positions = self._positions(keys)
+        slot = self._slots[positions]
         is_found = self._equal_keys(slot, keys) & (slot >= 0)
         rows = np.where(is_found, slot, _EMPTY)
         pending = np.flatnonzero(~is_found & (slot != _EMPTY))
         while pending.size:
-            places[pending] = (places[pending] + 1) & self._mask
-            slot = self._slots[places[pending]]
+            positions[pending] = (positions[pending] + 1) & self._mask
+            slot = self._slots[positions[pending]]
             is_found = self._equal_keys(slot, keys[pending]) & (slot >= 0)
             rows[pending[is_found]] = slot[is_found]
             pending = pending[~is_found & (slot != _EMPTY)]
-        return rows, places
+        return rows, positions
 
     def find(self, keys: Array) -> Array:
         """Return the row of each key, or -1 if it is missing."""
@@ -158,19 +158,19 @@ class _NumberIndex:
         Equal keys get the same row. All keys that probe a free slot write their row there; keys
         that then read another row continue probing.
         """
-        places = self._positions(keys)
+        positions = self._positions(keys)
         owner = np.empty(len(keys), np.int64)
         pending = np.arange(len(keys))
         while pending.size:
-            expected = places[pending]
+            expected = positions[pending]
             free = self._slots[expected] < 0
             self._slots[expected[free]] = base + pending[free]
             slot = self._slots[expected]
             matches = self._equal_keys(slot, keys[pending])
             owner[pending[matches]] = slot[matches]
             pending = pending[~matches]
-            places[pending] = (places[pending] + 1) & self._mask
-        return self._renumber(owner, places, keys, base)
+            positions[pending] = (positions[pending] + 1) & self._mask
+        return self._renumber(owner, positions, keys, base)
 
     def _renumber(self, owner: Array, array: Array, keys: Array, base: int) -> Array:
         """Close the gaps that duplicate keys left, and count the keys."""
@@ -187,7 +187,7 @@ class _NumberIndex:
 
     def remove(self, keys: Array) -> tuple[Array, Array]:
         """Remove keys; the last rows move to the freed positions."""
-        rows, places = self._locate(self._words(keys).reshape(-1, self._width))
+        rows, positions = self._locate(self._words(keys).reshape(-1, self._width))
         is_found = rows >= 0
         removed = np.zeros(self._count, bool)
         removed[rows[is_found]] = True
@@ -195,7 +195,7 @@ class _NumberIndex:
         holes = np.flatnonzero(removed[:left])
         movers = left + np.flatnonzero(~removed[left:])
         moved_to = self._locate(self._keys[movers])[1]
-        self._slots[places[is_found]] = _REMOVED
+        self._slots[positions[is_found]] = _REMOVED
         self._slots[moved_to] = holes
         self._keys[holes] = self._keys[movers]
         self._removed += self._count - left

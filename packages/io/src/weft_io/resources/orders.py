@@ -14,8 +14,8 @@ from weft_io.resources.values import Empty, Values
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims
 
-_FEWEST = 16
-_MOST_IDLE = 1024
+_MIN_SLOTS = 16
+_MAX_IDLE = 1024
 """Capacity that an empty store retains."""
 
 
@@ -26,16 +26,16 @@ class _Table:
         self._types = tuple(types)
         self._shapes = tuple(shapes) or (None,) * len(types)
         self._columns = [column_for(t, s) for t, s in zip(types, self._shapes, strict=True)]
-        self._places = 0
+        self._num_slots = 0
 
     def _reserve(self, needed: int) -> None:
-        if needed > self._places:
-            self._resize(max(needed, 2 * self._places, _FEWEST))
+        if needed > self._num_slots:
+            self._resize(max(needed, 2 * self._num_slots, _MIN_SLOTS))
 
-    def _resize(self, places: int) -> None:
+    def _resize(self, slots: int) -> None:
         for column in self._columns:
-            column.resize(places)
-        self._places = places
+            column.resize(slots)
+        self._num_slots = slots
 
     def _gather(self, array: np.ndarray, empty: Empty) -> list[np.ndarray]:
         targets = []
@@ -59,7 +59,7 @@ class ShufflingStore(_Table):
         self, types: Sequence[DType], shapes: Sequence[Dims], seeds: tuple[int, int] = (0, 0)
     ) -> None:
         super().__init__(types, shapes)
-        philox_seeds = philox.entropy() if seeds == (0, 0) else seeds
+        philox_seeds = philox.random_key() if seeds == (0, 0) else seeds
         entropy = [seed & 0xFFFFFFFFFFFFFFFF for seed in philox_seeds]
         self._random = np.random.Generator(np.random.Philox(np.random.SeedSequence(entropy)))
         self._size = 0
@@ -84,11 +84,11 @@ class ShufflingStore(_Table):
 
     def take(self) -> Values:
         """Remove one element."""
-        place, last = int(self._random.random() * self._size), self._size - 1
-        values = tuple([column.get(place) for column in self._columns])
+        slot, last = int(self._random.random() * self._size), self._size - 1
+        values = tuple([column.get(slot) for column in self._columns])
         for column in self._columns:
-            if place != last:
-                column.move(place, last)
+            if slot != last:
+                column.move(slot, last)
             column.forget(last)
         self._shrink(last)
         return values
@@ -117,8 +117,8 @@ class ShufflingStore(_Table):
 
     def _shrink(self, size: int) -> None:
         self._size = size
-        if self._places > 4 * max(size, _FEWEST):
-            self._resize(2 * max(size, _FEWEST))
+        if self._num_slots > 4 * max(size, _MIN_SLOTS):
+            self._resize(2 * max(size, _MIN_SLOTS))
 
 
 class PriorityStore(_Table):
@@ -139,24 +139,24 @@ class PriorityStore(_Table):
 
     def add(self, values: Values) -> None:
         """Store one element."""
-        (place,) = self._claim(1)
+        (slot,) = self._claim(1)
         for column, value in zip(self._columns, values[1:], strict=True):
-            column.put(place, value)
-        self._push([int(values[0])], [place])
+            column.put(slot, value)
+        self._push([int(values[0])], [slot])
 
     def add_many(self, values: Values, start: int, stop: int) -> None:
         """Store the rows from `start` to `stop` as elements."""
-        places = self._claim(stop - start)
-        rows = np.array(places)
+        slots = self._claim(stop - start)
+        rows = np.array(slots)
         for column, batch in zip(self._columns, values[1:], strict=True):
             column.put_many(rows, batch, start, stop)
-        self._push(values[0][start:stop].tolist(), places)
+        self._push(values[0][start:stop].tolist(), slots)
 
     def take(self) -> Values:
         """Remove the first element."""
-        priority, _, place = heapq.heappop(self._heap)
-        values = [column.get(place) for column in self._columns]
-        self._release([place])
+        priority, _, slot = heapq.heappop(self._heap)
+        values = [column.get(slot) for column in self._columns]
+        self._release([slot])
         return (self._priority.type(priority), *values)
 
     def take_many(self, count: int, empty: Empty) -> Finish:
@@ -170,15 +170,15 @@ class PriorityStore(_Table):
         if limit:
             heap.sort()  # which is a heap, too
         first = heap[:count] if limit else heapq.nsmallest(count, heap)
-        places = np.array([place for _, _, place in first], np.intp)
-        values = (priorities, *self._gather(places, empty))
+        slots = np.array([slot for _, _, slot in first], np.intp)
+        values = (priorities, *self._gather(slots, empty))
         priorities[:] = [priority for priority, _, _ in first]
         if limit:
             del heap[:count]
         else:
             for _ in first:
                 heapq.heappop(heap)
-        self._release(places.tolist())
+        self._release(slots.tolist())
         return lambda: values
 
     def clear(self) -> None:
@@ -190,30 +190,30 @@ class PriorityStore(_Table):
     def _claim(self, count: int) -> list[int]:
         missing = count - len(self._free)
         if missing > 0:
-            before = self._places
+            before = self._num_slots
             self._reserve(before + missing)
-            self._free.extend(range(self._places - 1, before - 1, -1))
-        places = self._free[len(self._free) - count :]
+            self._free.extend(range(self._num_slots - 1, before - 1, -1))
+        slots = self._free[len(self._free) - count :]
         del self._free[len(self._free) - count :]
-        return places
+        return slots
 
-    def _push(self, priorities: Sequence[int], places: Sequence[int]) -> None:
+    def _push(self, priorities: Sequence[int], slots: Sequence[int]) -> None:
         new = zip(
-            priorities, range(self._arrivals, self._arrivals + len(places)), places, strict=True
+            priorities, range(self._arrivals, self._arrivals + len(slots)), slots, strict=True
         )
-        self._arrivals += len(places)
-        if len(places) > len(self._heap):
+        self._arrivals += len(slots)
+        if len(slots) > len(self._heap):
             self._heap.extend(new)
             heapq.heapify(self._heap)
         else:
             for item in new:
                 heapq.heappush(self._heap, item)
 
-    def _release(self, places: Sequence[int]) -> None:
-        if not self._heap and self._places > _MOST_IDLE:
+    def _release(self, slots: Sequence[int]) -> None:
+        if not self._heap and self._num_slots > _MAX_IDLE:
             self._resize(0)
             self._free.clear()
             return
         for column in self._columns:
-            column.forget(np.asarray(places, np.intp))
-        self._free.extend(places)
+            column.forget(np.asarray(slots, np.intp))
+        self._free.extend(slots)

@@ -12,7 +12,13 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from weft_exec.resources.cancellation import Cancellation
-from weft_exec.resources.resources import DEFAULT_CONTAINER, NOT_READY, Done, Resource, Waiters
+from weft_exec.resources.resources import (
+    DEFAULT_CONTAINER,
+    NOT_READY,
+    CompletionCallback,
+    Resource,
+    Waiters,
+)
 from weft_io.resources.chunks import Finish
 from weft_io.resources.values import Empty, Values, shape_of
 from weft_tensor import errors
@@ -52,7 +58,7 @@ class _Waiting:
 
     __slots__ = ("_done", "_queue")
 
-    def __init__(self, queue: Queue, completion: Done) -> None:
+    def __init__(self, queue: Queue, completion: CompletionCallback) -> None:
         self._queue = queue
         self._done = completion
 
@@ -65,7 +71,7 @@ class _Waiting:
         self._done.fail(error)
 
 
-class _Taking(_Waiting):
+class _BatchDequeue(_Waiting):
     """The completion of a `dequeue_many`, which joins the values after the lock is released."""
 
     __slots__ = ()
@@ -132,7 +138,7 @@ class Queue(Resource):
     def size(self) -> int:
         """Return the number of elements, except those reserved by a waiting `dequeue_many`."""
         with self._lock:
-            return len(self._store) - self._reserved()
+            return len(self._store) - self._num_reserved()
 
     def pending(self) -> tuple[int, int]:
         """Return the numbers of waiting enqueues and dequeues."""
@@ -143,7 +149,7 @@ class Queue(Resource):
     def enqueue(
         self,
         values: Values,
-        completion: Done,
+        completion: CompletionCallback,
         cancellation: Cancellation | None = None,
         deadline: float | None = None,
     ) -> None:
@@ -175,7 +181,7 @@ class Queue(Resource):
     def enqueue_many(
         self,
         values: Values,
-        completion: Done,
+        completion: CompletionCallback,
         cancellation: Cancellation | None = None,
         deadline: float | None = None,
     ) -> None:
@@ -213,7 +219,7 @@ class Queue(Resource):
     def close_queue(
         self,
         cancel_pending: bool,
-        completion: Done,
+        completion: CompletionCallback,
         cancellation: Cancellation | None = None,
     ) -> None:
         """Close the queue: reject new elements.
@@ -246,7 +252,7 @@ class Queue(Resource):
 
     def dequeue(
         self,
-        completion: Done,
+        completion: CompletionCallback,
         cancellation: Cancellation | None = None,
         deadline: float | None = None,
     ) -> None:
@@ -262,7 +268,7 @@ class Queue(Resource):
                 self._stalled.discard(waiting)
                 return self._store.take()
             if self.is_closed:
-                raise self._exhausted(1)
+                raise self._exhausted_error(1)
             return self._stall(waiting)
 
         self._dequeues.wait(attempt, waiting, cancellation, deadline)
@@ -272,7 +278,7 @@ class Queue(Resource):
         self,
         count: int,
         empty: Empty,
-        completion: Done,
+        completion: CompletionCallback,
         cancellation: Cancellation | None = None,
         deadline: float | None = None,
         *,
@@ -288,7 +294,7 @@ class Queue(Resource):
         Fails with: OutOfRangeError: the queue is closed and has too few elements, which remain.
         """
         self._check_batches(count)
-        waiting = _Taking(self, completion)
+        waiting = _BatchDequeue(self, completion)
 
         def attempt() -> Any:
             self._reserving = None
@@ -298,7 +304,7 @@ class Queue(Resource):
             if self.is_closed:
                 left = len(self._store)
                 if not up_to or not left:
-                    raise self._exhausted(count)
+                    raise self._exhausted_error(count)
                 self._stalled.discard(waiting)
                 return self._store.take_many(left, empty)
             self._reserving, self._num_wanted = waiting, count
@@ -341,17 +347,17 @@ class Queue(Resource):
     def _available(self) -> int:
         return len(self._store) - (0 if self.is_closed else self.least)
 
-    def _reserved(self) -> int:
+    def _num_reserved(self) -> int:
         return 0 if self._reserving is None else max(0, min(self._num_wanted, self._available()))
 
     def _room(self) -> int:
-        return self.capacity + self._reserved() - len(self._store)
+        return self.capacity + self._num_reserved() - len(self._store)
 
     def _check_open(self) -> None:
         if self.is_closed:
             raise errors.CancelledError(f"{self.flavour} {self.name!r} is closed.")
 
-    def _exhausted(self, count: int) -> errors.OutOfRangeError:
+    def _exhausted_error(self, count: int) -> errors.OutOfRangeError:
         return errors.OutOfRangeError(
             f"{self.flavour} {self.name!r} is closed and has insufficient elements "
             f"(requested {count}, current size {len(self._store)})"

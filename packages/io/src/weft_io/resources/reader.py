@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from weft_exec.resources.cancellation import Cancellation
-from weft_exec.resources.file_access import file_roots, within
-from weft_exec.resources.resources import NOT_READY, Done, Resource, Waiters
+from weft_exec.resources.file_access import file_roots, restrict_files
+from weft_exec.resources.resources import NOT_READY, CompletionCallback, Resource, Waiters
 from weft_io.records.reader import Reader
 from weft_io.resources.queue import Queue
 from weft_tensor import dtypes, errors
@@ -74,7 +74,11 @@ class ReaderResource(Resource):
         self._asking = False
 
     def read(
-        self, queue: Queue, limit: int, completion: Done, cancellation: Cancellation | None = None
+        self,
+        queue: Queue,
+        limit: int,
+        completion: CompletionCallback,
+        cancellation: Cancellation | None = None,
     ) -> None:
         """Complete with up to `limit` records of one file, as (keys, values).
 
@@ -99,7 +103,7 @@ class ReaderResource(Resource):
         """Return records, or NOT_READY while a name is missing; runs with the lock held."""
         if read.error is not None:
             raise read.error
-        with within(read.roots):
+        with restrict_files(read.roots):
             while not self.reader.needs_work:
                 records = self.reader.read(read.limit)
                 if records[0]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft_exec.resources.cancellation import Cancellation
-from weft_exec.resources.resources import NOT_READY, Done, Resource, Waiters
+from weft_exec.resources.resources import NOT_READY, CompletionCallback, Resource, Waiters
 from weft_io.resources.values import Values
 from weft_tensor import errors
 
@@ -70,7 +70,7 @@ class _Area(Resource):
         self,
         line: Waiters,
         attempt: Callable[[], Any],
-        completion: Done,
+        completion: CompletionCallback,
         cancellation: Cancellation | None,
     ) -> None:
         line.wait(attempt, _Waiting(self, completion), cancellation)
@@ -80,7 +80,7 @@ class _Area(Resource):
         self,
         key: int,
         attempt: Callable[[], Any],
-        completion: Done,
+        completion: CompletionCallback,
         cancellation: Cancellation | None,
     ) -> None:
         """Wait for the tuple with a certain key or index."""
@@ -89,7 +89,7 @@ class _Area(Resource):
             if line is None:
                 line = self._lines[key] = _Line(Waiters(self._lock))
                 if self.closed:
-                    line.waiters.close(self._gone())
+                    line.waiters.close(self._deleted_error())
             line.users += 1
         line.waiters.wait(attempt, _Waiting(self, completion, key), cancellation)
         self.wake()
@@ -123,7 +123,7 @@ class _Area(Resource):
             self._bytes = 0
         self.wake()
 
-    def _gone(self) -> errors.CancelledError:
+    def _deleted_error(self) -> errors.CancelledError:
         return errors.CancelledError(f"the staging area {self.name!r} was deleted")
 
     def close(self) -> None:
@@ -133,7 +133,7 @@ class _Area(Resource):
             lines = [line.waiters for line in self._lines.values()]
             self._drop()
         for line in (self._puts, self._gets, *lines):
-            line.close(self._gone())
+            line.close(self._deleted_error())
 
 
 class _Line:
@@ -151,7 +151,7 @@ class _Waiting:
 
     __slots__ = ("_area", "_done", "_key")
 
-    def __init__(self, area: _Area, completion: Done, key: int | None = None) -> None:
+    def __init__(self, area: _Area, completion: CompletionCallback, key: int | None = None) -> None:
         self._area = area
         self._done = completion
         self._key = key
@@ -181,7 +181,10 @@ class StagingArea(_Area):
         return len(self._tuples)
 
     def put(
-        self, values: Values, completion: Done, cancellation: Cancellation | None = None
+        self,
+        values: Values,
+        completion: CompletionCallback,
+        cancellation: Cancellation | None = None,
     ) -> None:
         """Add a tuple as soon as there is space.
 
@@ -201,7 +204,7 @@ class StagingArea(_Area):
 
         self._wait(self._puts, attempt, completion, cancellation)
 
-    def get(self, completion: Done, cancellation: Cancellation | None = None) -> None:
+    def get(self, completion: CompletionCallback, cancellation: Cancellation | None = None) -> None:
         """Remove and return the first tuple as soon as one is available."""
 
         def attempt() -> Any:
@@ -213,7 +216,9 @@ class StagingArea(_Area):
 
         self._wait(self._gets, attempt, completion, cancellation)
 
-    def peek(self, index: int, completion: Done, cancellation: Cancellation | None = None) -> None:
+    def peek(
+        self, index: int, completion: CompletionCallback, cancellation: Cancellation | None = None
+    ) -> None:
         """Read the tuple at an index as soon as it is available.
 
         Raises: InvalidArgumentError: the index is negative.
@@ -278,7 +283,7 @@ class MapStagingArea(_Area):
         indices: Sequence[int],
         values: Values,
         components: int,
-        completion: Done,
+        completion: CompletionCallback,
         cancellation: Cancellation | None = None,
     ) -> None:
         """Add components as soon as there is space.
@@ -330,7 +335,7 @@ class MapStagingArea(_Area):
         self,
         key: int,
         indices: Sequence[int],
-        completion: Done,
+        completion: CompletionCallback,
         cancellation: Cancellation | None = None,
         *,
         remove: bool = True,
@@ -352,21 +357,21 @@ class MapStagingArea(_Area):
     def pop(
         self,
         indices: Sequence[int],
-        completion: Done,
+        completion: CompletionCallback,
         cancellation: Cancellation | None = None,
     ) -> None:
         """Remove components of the first tuple, once there is one; return the key first."""
         self._check_indices(indices)
 
         def attempt() -> Any:
-            key = self._first()
+            key = self._first_key()
             if key is None:
                 return NOT_READY
             return np.int64(key), *self._pick(key, self._complete[key], indices, True)
 
         self._wait(self._gets, attempt, completion, cancellation)
 
-    def _first(self) -> int | None:
+    def _first_key(self) -> int | None:
         if not self.ordered:
             return next(iter(self._complete), None)
         while self._keys and self._keys[0] not in self._complete:

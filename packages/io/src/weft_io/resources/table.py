@@ -169,13 +169,13 @@ class Table(Resource):
             self._put(rows, values_array)
 
     def _put(self, rows: Array, array: Array) -> None:
-        places = self._index.add(rows)
+        rows_of_keys = self._index.add(rows)
         count = len(self._index)
         if count > len(self._values):
             self._keys = _grow(self._keys, count)
             self._values = _grow(self._values, count)
-        self._keys[places] = rows
-        self._values[places] = array
+        self._keys[rows_of_keys] = rows
+        self._values[rows_of_keys] = array
 
     def remove(self, keys: Any) -> None:
         """Remove keys; missing ones are ignored.
@@ -201,7 +201,9 @@ class Table(Resource):
             self._clear()
             self._put(rows, values_array)
 
-    def initialize(self, keys: Any, values: Any, place: Callable[[int], str] | None = None) -> None:
+    def initialize(
+        self, keys: Any, values: Any, locate: Callable[[int], str] | None = None
+    ) -> None:
         """Fill a static table; called by initializers.
 
         Raises: UnimplementedError: the table is mutable and has no initializer.
@@ -255,7 +257,9 @@ class StaticTable(Table):
         self._check_initialized()
         return super().export()
 
-    def initialize(self, keys: Any, values: Any, place: Callable[[int], str] | None = None) -> None:
+    def initialize(
+        self, keys: Any, values: Any, locate: Callable[[int], str] | None = None
+    ) -> None:
         """Fill the table; repeated calls with the same content do nothing.
 
         Args:
@@ -266,30 +270,30 @@ class StaticTable(Table):
         rows, values_array = self._pairs(keys, values)
         with self._lock:
             fresh = index_for(self.key_dtype, 1)
-            places = fresh.add(rows)
+            rows_of_keys = fresh.add(rows)
             stored = np.empty(len(fresh), self.value_dtype.numpy)
-            stored[places] = values_array
-            self._check_single(rows, values_array, places, place)
+            stored[rows_of_keys] = values_array
+            self._check_single(rows, values_array, rows_of_keys, locate)
             if self.initialized:
                 self._check_same(rows, values_array)
                 return
             self._index = fresh
             self._values = stored
             self._keys = np.empty(len(fresh), self.key_dtype.numpy)
-            self._keys[places] = rows
+            self._keys[rows_of_keys] = rows
             self.initialized = True
 
     def _check_single(
-        self, rows: Array, array: Array, places: Array, place: Callable[[int], str] | None
+        self, rows: Array, array: Array, rows_of_keys: Array, locate: Callable[[int], str] | None
     ) -> None:
         """Raise FailedPreconditionError if a key has two values."""
         count = len(rows)
         first = np.full(count, count)
-        np.minimum.at(first, places, np.arange(count))
-        differ = np.flatnonzero(~_equal(array[first[places]], array)) if count else first
+        np.minimum.at(first, rows_of_keys, np.arange(count))
+        differ = np.flatnonzero(~_equal(array[first[rows_of_keys]], array)) if count else first
         if differ.size:
-            index, before = int(differ[0]), int(first[places[differ[0]]])
-            locations = f" ({place(before)}, {place(index)})" if place else ""
+            index, before = int(differ[0]), int(first[rows_of_keys[differ[0]]])
+            locations = f" ({locate(before)}, {locate(index)})" if locate else ""
             raise errors.FailedPreconditionError(
                 f"HashTable has different value for same key. Key {_format_value(rows[index])} has "
                 f"{_format_value(array[before])} and trying to add value "

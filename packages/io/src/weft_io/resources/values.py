@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.registry import kernels_of
-from weft_exec.resources.resources import Done
+from weft_exec.resources.resources import CompletionCallback
 from weft_graph.ir.traits import Role
 from weft_tensor import errors
 from weft_tensor.dtypes import DType, string
@@ -73,7 +73,7 @@ class Unpacked:
 
     __slots__ = ("_done", "fail")
 
-    def __init__(self, completion: Done) -> None:
+    def __init__(self, completion: CompletionCallback) -> None:
         self._done = completion
         self.fail = completion.fail
 

@@ -115,7 +115,9 @@ class SavedModelBuilder:
                 "the variables are already saved; add further graphs with add_meta_graph"
             )
         with sess.graph.as_default():
-            self._prepare(signature_def_map, assets_collection, _first(main_op, legacy_init_op))
+            self._prepare(
+                signature_def_map, assets_collection, _choose_init_op(main_op, legacy_init_op)
+            )
             saver = saver or _bundle_saver()
             prefix = variables_prefix(self._export_dir)
             directory = prefix.rpartition(constants.VARIABLES_FILENAME)[0].rstrip("/\\")
@@ -152,7 +154,9 @@ class SavedModelBuilder:
                 "no variables were saved yet; the first graph is added by "
                 "add_meta_graph_and_variables"
             )
-        self._prepare(signature_def_map, assets_collection, _first(main_op, legacy_init_op))
+        self._prepare(
+            signature_def_map, assets_collection, _choose_init_op(main_op, legacy_init_op)
+        )
         saver = saver or _bundle_saver()
         self._add(saver, tags, signature_def_map, clear_devices, strip_default_attrs)
 
@@ -219,7 +223,7 @@ class SavedModelBuilder:
                     )
 
 
-def _first(main_op: Node | None, legacy_init_op: Node | None) -> Node | None:
+def _choose_init_op(main_op: Node | None, legacy_init_op: Node | None) -> Node | None:
     return legacy_init_op if main_op is None else main_op
 
 

@@ -12,7 +12,7 @@ GRAPH_KEY: Final = "_CHECKPOINTABLE_OBJECT_GRAPH"
 """The name of the tensor that describes the objects."""
 
 
-def described_objects(reader: CheckpointReader) -> proto.TrackableObjectGraph | None:
+def read_object_graph(reader: CheckpointReader) -> proto.TrackableObjectGraph | None:
     """Return the object graph of a checkpoint; None if it is not object-based.
 
     Raises: DataLossError: the checkpoint is damaged.
@@ -31,7 +31,7 @@ def described_objects(reader: CheckpointReader) -> proto.TrackableObjectGraph | 
 
 def names_of_objects(prefix: str) -> dict[str, str]:
     """Map variable names to their names in an object-based checkpoint; empty for other kinds."""
-    message = described_objects(CheckpointReader(prefix))
+    message = read_object_graph(CheckpointReader(prefix))
     if message is None:
         return {}
     attributes = [attribute for node in message.nodes for attribute in node.attributes]

@@ -136,11 +136,11 @@ def recover(directory: str, state_file: str) -> list[str]:
     if not storage.is_directory(directory):
         return []
     names: list[str] = []
-    for left in storage.abandoned(directory):
+    for left in storage.find_abandoned(directory):
         if left.base != state_file or not left.data.startswith(_FIRST_LINE):
             continue  # another's, or one that says nothing yet, which the next save removes
         try:
-            listed = _listed(directory, state_file)
+            listed = _read_listed_paths(directory, state_file)
         except errors.DataLossError:  # unknown; this save replaces the damaged list
             break
         adds, removes = _read(left.data)
@@ -156,7 +156,7 @@ def recover(directory: str, state_file: str) -> list[str]:
     return names
 
 
-def _listed(directory: str, state_file: str) -> set[str]:
+def _read_listed_paths(directory: str, state_file: str) -> set[str]:
     message = state.get_checkpoint_state(directory, state_file)
     if message is None:
         return set()

@@ -15,7 +15,7 @@ from weft_graph.variables.partitioned import PartitionedVariable, checkpoint_nam
 from weft_graph.variables.resource import ResourceVariable
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
-from weft_tensor.nesting import shown
+from weft_tensor.nesting import format_value
 from weft_tensor.shape import is_fully_defined
 
 
@@ -199,7 +199,7 @@ def _saved_name(item: Any) -> str:
         return item.name
     if isinstance(item, Variable | PartitionedVariable | Output):
         return checkpoint_name(item)
-    raise errors.InvalidTypeError(f"a variable is required, got {shown(item)}")
+    raise errors.InvalidTypeError(f"a variable is required, got {format_value(item)}")
 
 
 def _saveables(name: str, value: Any) -> list[SaveableObject]:
@@ -245,7 +245,9 @@ def _single(name: str, value: Any, spec: str) -> SaveableObject:
             return ResourceVariableSaveable(value, source.attrs["dtype"], spec, name)
         if value.node.role is Role.READ:
             return ResourceVariableSaveable(value.node.inputs[0], value.dtype, spec, name)
-    raise errors.InvalidTypeError(f"a variable is required to save as {name!r}, got {shown(value)}")
+    raise errors.InvalidTypeError(
+        f"a variable is required to save as {name!r}, got {format_value(value)}"
+    )
 
 
 # --------------------------------------------------------------------------- restoring

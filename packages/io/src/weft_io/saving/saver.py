@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from weft_exec import progress
-from weft_exec.tracing.consumers import CHECKPOINT, recorded
+from weft_exec.tracing.consumers import CHECKPOINT, record_block
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.default_graph import get_default_graph
-from weft_graph.messages.collection_items import one_by_one, register_collection
+from weft_graph.messages.collection_items import convert_each, register_collection
 from weft_io.arguments import to_list
 from weft_io.checkpoint import held, state
 from weft_io.checkpoint.reader import CheckpointNotFoundError
@@ -31,8 +31,8 @@ from weft_io.saving import background, retention, saver_builder
 from weft_io.saving.object_names import names_of_objects
 from weft_io.saving.saveables import all_saveable_objects, by_name
 from weft_tensor import errors
-from weft_tensor.arguments import INT32_MAX, integer, number, text
-from weft_tensor.os_errors import reported
+from weft_tensor.arguments import INT32_MAX, check_integer, check_number, check_text
+from weft_tensor.os_errors import convert_os_errors
 
 if TYPE_CHECKING:
     from weft_graph import proto
@@ -132,15 +132,15 @@ class Saver:
                 "with defer_build, var_list must be None: it is determined when the saver is built"
             )
         if max_to_keep is not None:
-            max_to_keep = integer(max_to_keep, "max_to_keep", 0, INT32_MAX)
-        keep_checkpoint_every_n_hours = number(
+            max_to_keep = check_integer(max_to_keep, "max_to_keep", 0, INT32_MAX)
+        keep_checkpoint_every_n_hours = check_number(
             keep_checkpoint_every_n_hours, "keep_checkpoint_every_n_hours", 0
         )
-        integer(write_version, "write_version", 0, _WRITTEN_VERSION)
+        check_integer(write_version, "write_version", 0, _WRITTEN_VERSION)
         if name is not None:
-            text(name, "name")
+            check_text(name, "name")
         if filename is not None:
-            text(filename, "filename")
+            check_text(filename, "filename")
         if not (builder is None or hasattr(builder, "build")):
             raise errors.InvalidTypeError(f"builder must be a SaverBuilder, got {builder!r}")
         self._var_list = var_list
@@ -168,7 +168,7 @@ class Saver:
         self.saver_def: Any = saver_def
         if saver_def is not None:
             self._check_saver_def()
-            self._max_to_keep = integer(saver_def.max_to_keep, "max_to_keep of saver_def", 0)
+            self._max_to_keep = check_integer(saver_def.max_to_keep, "max_to_keep of saver_def", 0)
             self._every_n_hours = saver_def.keep_checkpoint_every_n_hours
             self._write_version = saver_def.version
             self._add_hold()
@@ -234,7 +234,7 @@ class Saver:
         """Return `as_saver_def()` with names relative to a name scope; None if outside of it."""
         message = self.as_saver_def()
         if export_scope is not None:
-            text(export_scope, "export_scope")
+            check_text(export_scope, "export_scope")
         if not export_scope:
             return message
         prefix = export_scope.rstrip("/") + "/"
@@ -273,7 +273,7 @@ class Saver:
         for pair in pairs:
             if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
                 raise errors.InvalidTypeError(f"(prefix, time) pairs are required, got {pair!r}")
-            number(pair[1], "the time of a checkpoint")
+            check_number(pair[1], "the time of a checkpoint")
         with self._lock:  # a checkpoint that is being written is added to the old list first
             self._retention.last = pairs
 
@@ -324,9 +324,9 @@ class Saver:
           PermissionDeniedError and others: the operating system reports an error.
         """
         _check_session(sess)
-        text(meta_graph_suffix, "meta_graph_suffix")
+        check_text(meta_graph_suffix, "meta_graph_suffix")
         if latest_filename is not None:
-            text(latest_filename, "latest_filename")
+            check_text(latest_filename, "latest_filename")
         self.build()
         prefix = self._prefix(sess, paths.as_path(save_path), global_step)
         if self._asynchronous:
@@ -410,7 +410,7 @@ class Saver:
         graph_file: Callable[[], Sequence[bytes] | None],
     ) -> str:
         """Write the tensors, the list of checkpoints, and the graph."""
-        with recorded(CHECKPOINT, "save", "_Checkpoint"):
+        with record_block(CHECKPOINT, "save", "_Checkpoint"):
             if save.list_name is None:
                 written = write()
             else:
@@ -422,12 +422,12 @@ class Saver:
 
     def _write_graph(self, save: _Save, parts: Sequence[bytes] | None) -> None:
         if save.graph_path is not None and parts is not None:
-            with reported("writing", save.graph_path):
+            with convert_os_errors("writing", save.graph_path):
                 paths.write_atomically(save.graph_path, *parts)
 
     def _write_and_record(self, save: _Save, list_name: str, write: Callable[[], str]) -> str:
         prefix, directory = save.prefix, save.directory
-        with reported("saving", prefix):
+        with convert_os_errors("saving", prefix):
             paths.storage_of(directory).make_directory(directory)
             self._retention.add_existing(retention.recover(directory, list_name))
             note = retention.RetentionJournal(directory, list_name, prefix)
@@ -435,7 +435,7 @@ class Saver:
         try:
             written = write()
             expired = self._retention.record(written)
-            with reported("saving", prefix):
+            with convert_os_errors("saving", prefix):
                 note.removes(expired)
             state.update_checkpoint_state(
                 directory,
@@ -455,7 +455,7 @@ class Saver:
         except BaseException:  # because the next save must be possible after any error
             note.abandon()
             raise
-        with reported("saving", prefix):
+        with convert_os_errors("saving", prefix):
             note.done()
         return written
 
@@ -533,7 +533,7 @@ class Saver:
             raise CheckpointNotFoundError(f"there is no valid checkpoint at {prefix}")
         feeds = {self.saver_def.filename_tensor_name: os.fsencode(prefix)}
         try:
-            with recorded(CHECKPOINT, "restore", "_Checkpoint"):
+            with record_block(CHECKPOINT, "restore", "_Checkpoint"):
                 sess.run(self.saver_def.restore_op_name, feeds)
         except errors.NotFoundError:
             renamed = self._object_saver(sess.graph, prefix)
@@ -571,7 +571,7 @@ def _parse_step_count(step: Any) -> int:
         return int(value)
     if value.shape != () or value.dtype.kind not in "iuO":
         raise errors.InvalidTypeError(f"global_step must be a whole number, got {step!r}")
-    return integer(value.item(), "global_step")
+    return check_integer(value.item(), "global_step")
 
 
 def _check_saver_def(saver_def: Any) -> None:
@@ -594,4 +594,4 @@ def _check_session(sess: Any) -> None:
         raise errors.InvalidTypeError(f"a session is required, got {sess!r}")
 
 
-register_collection(GraphKeys.SAVERS, "SaverDef", one_by_one(Saver.from_proto))
+register_collection(GraphKeys.SAVERS, "SaverDef", convert_each(Saver.from_proto))

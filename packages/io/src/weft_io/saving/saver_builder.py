@@ -12,7 +12,7 @@ from weft_graph.ops.array import placeholder_with_default
 from weft_io.ops.checkpoint import hold_for_save, restore_v2, save_v2
 from weft_io.saving.saveables import SaveableObject, restore_nodes, saveables_for, static_dims
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import integer
+from weft_tensor.arguments import check_integer
 
 if TYPE_CHECKING:
     from weft_graph import proto
@@ -26,7 +26,7 @@ class SaverBuilder:
     """
 
     def __init__(self, write_version: int = 2) -> None:
-        self._write_version = integer(write_version, "write_version", 0, 2)
+        self._write_version = check_integer(write_version, "write_version", 0, 2)
 
     def build(
         self,

@@ -93,7 +93,7 @@ def warm_start(
     """
     vocabularies = dict(var_name_to_vocab_info or {})
     former = dict(var_name_to_prev_var_name or {})
-    for name, variable in _started(vars_to_warm_start, vocabularies).items():
+    for name, variable in _variables_to_initialize(vars_to_warm_start, vocabularies).items():
         expected = former.pop(name, name)
         info = vocabularies.pop(name, None)
         if info is None:
@@ -107,7 +107,9 @@ def warm_start(
         )
 
 
-def _started(expected: Any, vocabularies: Mapping[str, VocabInfo]) -> dict[str, Any]:
+def _variables_to_initialize(
+    expected: Any, vocabularies: Mapping[str, VocabInfo]
+) -> dict[str, Any]:
     """Return the variables to initialize, by name; the parts of a variable are a list."""
     graph = get_default_graph()
     collection = graph.get_collection(GraphKeys.GLOBAL_VARIABLES)

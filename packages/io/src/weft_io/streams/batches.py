@@ -112,7 +112,7 @@ class BatchSource(Source):
         """Return an object that lends rows of batches to the calls that compute the elements."""
         return BatchMemory(self._size, self.empty)
 
-    def joined(self, column: Sequence[Any], i: int) -> Array:
+    def join_component(self, column: Sequence[Any], i: int) -> Array:
         """Join the components i of all elements of a batch."""
         return stack_components(column, self.empty)
 
@@ -133,8 +133,8 @@ class _BatchStream(ForwardingStream):
         self._size = size
         self._drop = drop
 
-    def place(self) -> str:
-        last = self._input.place()
+    def location(self) -> str:
+        last = self._input.location()
         return last and f"in the batch that ends with {last}"
 
     def get(self) -> Element | None:
@@ -146,14 +146,14 @@ class _BatchStream(ForwardingStream):
             elements += more
         if not elements or (self._drop and len(elements) < self._size):
             return None
-        joined = self._source.joined
+        joined = self._source.join_component
         columns = list(zip(*elements, strict=True))
         adopted = None if self._memory is None else self._memory.adopt(columns)
         if adopted is None:
             return tuple([joined(column, i) for i, column in enumerate(columns)])
-        place, batch = adopted
+        location, batch = adopted
         return tuple(
-            [batch if i == place else joined(column, i) for i, column in enumerate(columns)]
+            [batch if i == location else joined(column, i) for i, column in enumerate(columns)]
         )
 
 
@@ -183,7 +183,7 @@ class PaddedBatchSource(BatchSource):
     def _memory(self) -> BatchMemory | None:
         return None  # the sizes of a batch are known when all of it is there
 
-    def joined(self, column: Sequence[Any], i: int) -> Array:
+    def join_component(self, column: Sequence[Any], i: int) -> Array:
         """Join the components i of all elements of a batch, with padding.
 
         Raises: InvalidArgumentError: the rank of an element differs from the requested one, or a
@@ -199,7 +199,7 @@ class PaddedBatchSource(BatchSource):
                     f"{len(shape)}"
                 )
         sizes = [
-            max(column_sizes) if expected < 0 else self._fitting(expected, max(column_sizes), i)
+            max(column_sizes) if expected < 0 else self._fit_size(expected, max(column_sizes), i)
             for expected, column_sizes in zip(target, zip(*shapes, strict=True), strict=True)
         ]
         if not target:
@@ -211,7 +211,7 @@ class PaddedBatchSource(BatchSource):
             row[tuple([slice(n) for n in value.shape])] = value
         return result
 
-    def _fitting(self, expected: int, largest: int, i: int) -> int:
+    def _fit_size(self, expected: int, largest: int, i: int) -> int:
         if largest > expected:
             raise errors.PaddingError(
                 f"Attempted to pad to a smaller size than the input element: component {i} is to "

@@ -73,9 +73,9 @@ class _MemoryCacheStream(Stream):
         return [self._next, [list(element) for element in self._elements], inner]
 
     def restore(self, state: Any) -> None:
-        place, elements, inner = fields(state, int, list, None)
+        position, elements, inner = fields(state, int, list, None)
         self._elements = [element_of(element) for element in elements]
-        self._next = count_in(place, len(self._elements), "the next of the cache")
+        self._next = count_in(position, len(self._elements), "the next of the cache")
         if inner is not None:
             self._input = self._input or self._source.input(self._root)
             restore_stream(self._input, inner)

@@ -77,17 +77,17 @@ class _FileCacheStream(Stream):
         self._root = root
         self._stream = self._begin(writing=not exists(source.path))
 
-    def _begin(self, writing: bool) -> _Reading | _Writing:
+    def _begin(self, writing: bool) -> _CacheReader | _CacheWriter:
         source = self._source
         if writing:
-            return _Writing(source.input(self._root), source.path, source.parts)
-        return _Reading(source.path, source.parts)
+            return _CacheWriter(source.input(self._root), source.path, source.parts)
+        return _CacheReader(source.path, source.parts)
 
     def get(self) -> Element | None:
         return self._stream.get()
 
     def save(self) -> Any:
-        return [isinstance(self._stream, _Writing), self._stream.save()]
+        return [isinstance(self._stream, _CacheWriter), self._stream.save()]
 
     def restore(self, state: Any) -> None:
         """Resume writing or reading, depending on the files that exist now."""
@@ -100,7 +100,7 @@ class _FileCacheStream(Stream):
         self._stream.close()
 
 
-class _Reading:
+class _CacheReader:
     def __init__(self, path: str, parts: Sequence[Part]) -> None:
         self._path = path
         self._parts = parts
@@ -154,7 +154,7 @@ class _Reading:
     def _value(self) -> Any:
         record = self._record()
         if record is None:
-            raise self._damaged(f"ends after {self._number} elements without its end mark")
+            raise self._damaged_error(f"ends after {self._number} elements without its end mark")
         try:
             return form.decode(record)
         except errors.InvalidArgumentError as cause:
@@ -172,11 +172,11 @@ class _Reading:
     def _end(self, count: int) -> None:
         self._has_ended = True
         if count != self._number:
-            raise self._damaged(f"has {self._number} elements, but declares {count}")
+            raise self._damaged_error(f"has {self._number} elements, but declares {count}")
         if self._record() is not None:
-            raise self._damaged("has more records after its end mark")
+            raise self._damaged_error("has more records after its end mark")
 
-    def _damaged(self, description: str) -> errors.DataLossError:
+    def _damaged_error(self, description: str) -> errors.DataLossError:
         return errors.DataLossError(
             f"the cache {self._path} {description}; remove it, and the next complete pass writes "
             "it again",
@@ -201,7 +201,7 @@ class _Reading:
         self._file.close()
 
 
-class _Writing:
+class _CacheWriter:
     """A stream that writes its elements to the cache, unless it was restored midway."""
 
     def __init__(self, inner: Stream, path: str, parts: Sequence[Part]) -> None:

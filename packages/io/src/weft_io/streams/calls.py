@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from weft_graph.functions.function import Function
 
 
-_AHEAD: Final = 4
+_CALLS_AHEAD: Final = 4
 """Number of calls per processor that AUTOTUNE starts ahead."""
 
 
@@ -85,7 +85,7 @@ def threads_for(calls: int, device: Device) -> tuple[int, ThreadPool]:
     """
     processors = num_processors()
     if calls == AUTOTUNE:
-        return _AHEAD * processors, shared_pool(max(2, processors))
+        return _CALLS_AHEAD * processors, shared_pool(max(2, processors))
     return calls, shared_pool(max(2, min(calls, 4 * processors)))
 
 

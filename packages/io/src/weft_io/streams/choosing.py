@@ -53,8 +53,8 @@ class _DirectedInterleaveStream(Stream):
         self._stop = stop
         self._last: Stream = selector
 
-    def place(self) -> str:
-        return self._last.place()
+    def location(self) -> str:
+        return self._last.location()
 
     def get(self) -> Element | None:
         while any(self._open):
@@ -108,7 +108,7 @@ class RandomSource(Source):
 
     def iterate(self, root: Root) -> Stream:
         """Return a stream of the numbers; with seeds, each pass has the same numbers."""
-        seeds = self._seeds if any(self._seeds) else philox.entropy()
+        seeds = self._seeds if any(self._seeds) else philox.random_key()
         return _RandomStream(Draws(*seeds))
 
     def cardinality(self) -> int:

@@ -75,7 +75,7 @@ class _RecordsStream(Stream):
         self._num_taken = min(len(self._records), start + limit)
         return list(zip(self._records[start : self._num_taken], strict=True))
 
-    def place(self) -> str:
+    def location(self) -> str:
         if self._file is None or not self._num_taken:
             return ""
         path = self._source.paths[self._next_file - 1]
@@ -104,15 +104,15 @@ class _RecordsStream(Stream):
 
     def save(self) -> Any:
         """Return the number of opened files, and the position in the last one."""
-        place = None if self._file is None else [self._base, self._num_taken]
-        return [self._next_file, place]
+        position = None if self._file is None else [self._base, self._num_taken]
+        return [self._next_file, position]
 
     def restore(self, state: Any) -> None:
-        number, place = fields(state, int, None)
+        number, position = fields(state, int, None)
         self._next_file = count_in(number, len(self._source.paths), "the number of files")
-        if place is None:
+        if position is None:
             return
-        base, num_read = fields(place, int, int)
+        base, num_read = fields(position, int, int)
         count_in(base, 1 << 62, "an offset")
         count_in(self._next_file - 1, len(self._source.paths), "the number of the file")
         self._file = self._source.open(self._source.paths[self._next_file - 1], base)

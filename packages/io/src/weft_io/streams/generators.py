@@ -11,7 +11,7 @@ import numpy as np
 from weft_io.streams.stream import Element, Root, Source, Stream, count_in, fields
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
-from weft_tensor.nesting import shown
+from weft_tensor.nesting import format_value
 from weft_tensor.shape import Dims, compatible_dims, format_dims
 from weft_tensor.values import to_array
 
@@ -108,7 +108,7 @@ class _GeneratorStream(Stream):
         except (errors.OpError, TypeError, ValueError) as cause:
             raise errors.InvalidTypeError(
                 "`generator` yielded an element that did not match the expected structure. "
-                f"The yielded element was {shown(result)}: {cause}"
+                f"The yielded element was {format_value(result)}: {cause}"
             ) from cause
         values = [
             _component(leaf, dtype, dims)
@@ -146,7 +146,7 @@ def _component(value: Any, dtype: DType, dims: Dims) -> Any:
     except errors.OpError as cause:
         raise errors.InvalidTypeError(
             "`generator` yielded an element that could not be converted to the expected type. The "
-            f"expected type was {dtype.name}, but the yielded element was {shown(value)}: "
+            f"expected type was {dtype.name}, but the yielded element was {format_value(value)}: "
             f"{cause.message}"
         ) from cause
     if not compatible_dims(dims, array.shape):
@@ -170,8 +170,8 @@ def _wrap_error(error: Exception) -> errors.OpError:
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
         frames = frames.tb_next
-    place = "".join(traceback.format_exception(type(error), error, frames)).rstrip()
-    text = f"{type(error).__name__}: {error}\n{place}"
+    traceback_text = "".join(traceback.format_exception(type(error), error, frames)).rstrip()
+    text = f"{type(error).__name__}: {error}\n{traceback_text}"
     for caught, raised in _CLASSES:
         if isinstance(error, caught):
             return raised(text)

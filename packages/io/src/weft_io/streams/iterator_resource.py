@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from weft_exec.resources.cancellation import Cancellation
-from weft_exec.resources.resources import NOT_READY, Done, Resource, Waiters
+from weft_exec.resources.resources import NOT_READY, CompletionCallback, Resource, Waiters
 from weft_io.streams import state as form
 from weft_io.streams.prefetching import PrefetchStream
 from weft_io.streams.stream import (
@@ -104,7 +104,7 @@ class IteratorResource(Resource):
         """
         self._replace(
             source,
-            _pass_over(source, self._pop_restored_state(initializer), self._owner),
+            _open_pass(source, self._pop_restored_state(initializer), self._owner),
             initializer,
         )
 
@@ -133,7 +133,7 @@ class IteratorResource(Resource):
             old.close()
         self._waiters.wake()
 
-    def _started(self) -> Stream:
+    def _start(self) -> Stream:
         if self._stream is None:
             if self._make is None:
                 raise self._inactive_error()
@@ -151,14 +151,16 @@ class IteratorResource(Resource):
 
     # ------------------------------------------------------------------ elements
 
-    def get_next(self, completion: Done, cancellation: Cancellation | None = None) -> None:
+    def get_next(
+        self, completion: CompletionCallback, cancellation: Cancellation | None = None
+    ) -> None:
         """Complete with the next element, or with an error: OutOfRangeError at the end.
 
         Waiting for prefetched elements blocks no thread; other elements are computed in this
         thread.
         """
         with self._lock:
-            stream = self._started()
+            stream = self._start()
             if isinstance(stream, PrefetchStream):
                 result: Any = NOT_READY
             else:
@@ -169,7 +171,7 @@ class IteratorResource(Resource):
             completion(result)
 
     def _attempt(self) -> Any:
-        stream = self._started()
+        stream = self._start()
         if isinstance(stream, PrefetchStream):
             result = stream.poll(self._waiters.wake)
             return result if result is NOT_READY else self._validate(result)
@@ -217,7 +219,7 @@ class IteratorResource(Resource):
             if source is None:
                 self._waiting = state if state.stream is not None else None
                 return
-            stream = _pass_over(source, state, self._owner)
+            stream = _open_pass(source, state, self._owner)
         self._replace(source, stream, self._by)
 
     def _decode(self, data: bytes) -> _State:
@@ -247,7 +249,7 @@ class IteratorResource(Resource):
             stream.close()
 
 
-def _pass_over(source: Source, state: _State | None, owner: Callable[[], object] | None) -> Stream:
+def _open_pass(source: Source, state: _State | None, owner: Callable[[], object] | None) -> Stream:
     """Start a new pass over a dataset, from a state if that is not None."""
     stream = source.iterate(Root(owner))
     if state is not None and state.stream is not None:

@@ -46,7 +46,7 @@ class MapStream(ForwardingStream):
         try:
             return compute_in_row(row, self._call, element)
         except errors.OpError as error:
-            add_location(error, self._input.place())
+            add_location(error, self._input.location())
             raise
 
 
@@ -71,7 +71,7 @@ class FilterStream(ForwardingStream):
                 if self._predicate(element)[0]:
                     return element
             except errors.OpError as error:
-                add_location(error, self._input.place())
+                add_location(error, self._input.location())
                 raise
         return None
 
@@ -122,8 +122,8 @@ class _FlatMapStream(ForwardingStream):
                 return None
             self._begin(element)
 
-    def place(self) -> str:
-        return "" if self._current is None else self._current.place()
+    def location(self) -> str:
+        return "" if self._current is None else self._current.location()
 
     def _begin(self, element: Element) -> None:
         self._current = inner_stream(self._call, element, self._root)
@@ -187,19 +187,19 @@ class InterleaveStream(ForwardingStream):
         self._cycle = cycle
         self._open: list[tuple[Element, Stream] | None] = [None] * cycle
         self._count = 0  # number of open streams
-        self._place = 0
+        self._position = 0
         self._num_returned = 0  # of the block
         self._ended = False
         self._last: Stream | None = None  # gave the last element
 
-    def place(self) -> str:
+    def location(self) -> str:
         """Return the location of the last used stream."""
-        return "" if self._last is None else self._last.place()
+        return "" if self._last is None else self._last.location()
 
     def get(self) -> Element | None:
         """Return the next element in round-robin order."""
         while self._count or not self._ended:
-            entry = self._open[self._place]
+            entry = self._open[self._position]
             if entry is not None:
                 element = entry[1].get()
                 if element is None:
@@ -221,7 +221,7 @@ class InterleaveStream(ForwardingStream):
         if element is None:
             self._ended = True
             return
-        self._open[self._place] = (element, self.begin(element))
+        self._open[self._position] = (element, self.begin(element))
         self._count += 1
 
     def begin(self, element: Element) -> Stream:
@@ -232,34 +232,34 @@ class InterleaveStream(ForwardingStream):
         stream.close()
         self._count -= 1
         if len(self._open) > self._cycle:  # restored from a longer cycle
-            del self._open[self._place]
-            self._place -= 1
+            del self._open[self._position]
+            self._position -= 1
         else:
-            self._open[self._place] = None
+            self._open[self._position] = None
         self._advance()
 
     def _advance(self) -> None:
         self._num_returned = 0
-        self._place = (self._place + 1) % len(self._open)
+        self._position = (self._position + 1) % len(self._open)
 
     def save(self) -> Any:
         """Return each slot's source element and stream."""
-        places = [
+        states = [
             None if entry is None else [list(entry[0]), save_stream(entry[1])]
             for entry in self._open
         ]
-        return [self._place, self._num_returned, self._ended, places, save_stream(self._input)]
+        return [self._position, self._num_returned, self._ended, states, save_stream(self._input)]
 
     def restore(self, state: Any) -> None:
         """Restore the slots' streams; the cycle may have another length."""
-        place, self._num_returned, self._ended, places, inner = fields(
+        position, self._num_returned, self._ended, states, inner = fields(
             state, int, int, bool, list, None
         )
-        self._place = count_in(place, len(places) - 1, "the place in the cycle")
+        self._position = count_in(position, len(states) - 1, "the place in the cycle")
         restore_stream(self._input, inner)
-        places = self._fit(places)
-        self._open = [None] * len(places)
-        for i, item in enumerate(places):
+        states = self._fit(states)
+        self._open = [None] * len(states)
+        for i, item in enumerate(states):
             if item is None:
                 continue
             values, inner_state = fields(item, list, None)
@@ -269,14 +269,14 @@ class InterleaveStream(ForwardingStream):
             self._open[i] = (element, stream)
             self._count += 1
 
-    def _fit(self, places: list[Any]) -> list[Any]:
+    def _fit(self, states: list[Any]) -> list[Any]:
         """Fit the saved slots of a cycle into this one, which has room for all used slots."""
-        missing = self._cycle - len(places)
+        missing = self._cycle - len(states)
         if missing >= 0:
-            return [*places, *[None] * missing]
-        indices = [i for i, item in enumerate(places) if item is not None or i == self._place]
-        self._place = indices.index(self._place)
-        return [*[places[i] for i in indices], *[None] * (self._cycle - len(indices))]
+            return [*states, *[None] * missing]
+        indices = [i for i, item in enumerate(states) if item is not None or i == self._position]
+        self._position = indices.index(self._position)
+        return [*[states[i] for i in indices], *[None] * (self._cycle - len(indices))]
 
     def close(self) -> None:
         """Close all streams."""

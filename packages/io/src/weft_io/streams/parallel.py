@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft_exec.resources.threads import Task, ThreadPool
-from weft_exec.tracing.consumers import KERNEL, recorded
+from weft_exec.tracing.consumers import KERNEL, record_block
 from weft_io.resources.batch_memory import BatchMemory, Row, compute_in_row
 from weft_io.streams.mapping import InterleaveStream, inner_stream
 from weft_io.streams.pending_errors import encode_failure, failure_of
@@ -31,17 +31,17 @@ from weft_tensor import errors
 class _Pending:
     """A started call, or the error of computing its argument."""
 
-    __slots__ = ("element", "error", "place", "result", "row", "task")
+    __slots__ = ("element", "error", "location", "result", "row", "task")
 
     def __init__(
         self,
         element: Element | None,
         error: errors.OpError | None = None,
-        place: str = "",
+        location: str = "",
         row: Row | None = None,
     ) -> None:
         self.element = element
-        self.place = place
+        self.location = location
         self.row = row
         self.error: BaseException | None = error
         self.result: Element | None = None
@@ -54,11 +54,11 @@ class _Pending:
     def _run(self, call: Call) -> None:
         assert self.element is not None
         try:
-            with recorded(KERNEL, "call for an element", "_ParallelMap"):
+            with record_block(KERNEL, "call for an element", "_ParallelMap"):
                 self.result = compute_in_row(self.row, call, self.element)
         except Exception as error:  # because it is raised when the result is requested
             self.error = (
-                add_location(error, self.place) if isinstance(error, errors.OpError) else error
+                add_location(error, self.location) if isinstance(error, errors.OpError) else error
             )
 
     def wait(self, call: Call) -> Element | None:
@@ -96,16 +96,16 @@ class ParallelMapStream(ForwardingStream):
         self._pool = pool
         self._line: deque[_Pending] = deque()
         self._has_ended = False
-        self._place = ""  # of the last result's argument
+        self._location = ""  # of the last result's argument
         self._rows: BatchMemory | None = None
 
     def lend_rows(self, memory: BatchMemory) -> None:
         """Let the calls compute their results in the memory of batches."""
         self._rows = memory
 
-    def place(self) -> str:
+    def location(self) -> str:
         """Return the location of the argument of the last result."""
-        return self._place
+        return self._location
 
     def get(self) -> Element | None:
         """Return the next result."""
@@ -113,7 +113,7 @@ class ParallelMapStream(ForwardingStream):
         if not self._line:
             return None
         head = self._line.popleft()
-        self._place = head.place
+        self._location = head.location
         # Refilled before waiting, so that the pool has work while this thread waits for the oldest
         # call.
         self._fill(self._limit)
@@ -129,11 +129,11 @@ class ParallelMapStream(ForwardingStream):
             if element is None:
                 self._has_ended = True
             else:
-                self._add(element, self._input.place())
+                self._add(element, self._input.location())
 
-    def _add(self, element: Element, place: str = "") -> None:
+    def _add(self, element: Element, location: str = "") -> None:
         row = None if self._rows is None else self._rows.next_row()
-        pending = _Pending(element, place=place, row=row)
+        pending = _Pending(element, location=location, row=row)
         pending.begin(self._call, self._pool)
         self._line.append(pending)
 

@@ -129,22 +129,22 @@ class _ShardStream(ForwardingStream):
         super().__init__(inner)
         self._number = number
         self._index = index
-        self._place = 0
+        self._position = 0
 
     def get(self) -> Element | None:
         while (element := self._input.get()) is not None:
-            is_selected = self._place == self._index
-            self._place = (self._place + 1) % self._number
+            is_selected = self._position == self._index
+            self._position = (self._position + 1) % self._number
             if is_selected:
                 return element
         return None
 
     def save(self) -> Any:
-        return [self._place, save_stream(self._input)]
+        return [self._position, save_stream(self._input)]
 
     def restore(self, state: Any) -> None:
-        place, inner = fields(state, int, None)
-        self._place = count_in(place, self._number - 1, "the shard")
+        position, inner = fields(state, int, None)
+        self._position = count_in(position, self._number - 1, "the shard")
         restore_stream(self._input, inner)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from weft_exec.resources.resources import NOT_READY
-from weft_exec.tracing.consumers import KERNEL, WAIT, recorded
+from weft_exec.tracing.consumers import KERNEL, WAIT, record_block
 from weft_io.streams.pending_errors import encode_failure, failure_of
 from weft_io.streams.stream import (
     DerivedSource,
@@ -28,7 +28,7 @@ from weft_tensor import errors
 from weft_tensor.finalizers import call_when_gone
 
 AUTOTUNE: Final = -1
-_MOST: Final = 64
+_MAX_BUFFER_SIZE: Final = 64
 """Maximum size of a buffer whose size is chosen automatically."""
 
 
@@ -95,7 +95,7 @@ class _Buffer:
             with self.pulling:
                 if self.stopped:
                     return
-                item = _pulled(self.stream)
+                item = _pull_element(self.stream)
                 with self.changed:
                     self.items.append(item)
                     self.changed.notify_all()
@@ -112,7 +112,7 @@ class _Buffer:
         with self.changed:
             if len(self.items) >= self.limit and not self.stopped:
                 self.was_full = True
-                with recorded(WAIT, "full buffer", "_Prefetch"):
+                with record_block(WAIT, "full buffer", "_Prefetch"):
                     self.changed.wait_for(lambda: self.has_room or self.stopped)
             return not self.stopped
 
@@ -137,7 +137,7 @@ class _Buffer:
         # A buffer that is sometimes full and sometimes empty is too small for the variation of the
         # two sides. One that was never full has a slow producer, and more room would not help.
         if self.grows and self.was_full:
-            self.limit = min(self.limit * 2, _MOST)
+            self.limit = min(self.limit * 2, _MAX_BUFFER_SIZE)
             self.was_full = False
             self.changed.notify_all()
         return True
@@ -149,9 +149,9 @@ def _call(method: weakref.WeakMethod[Callable[[], None]]) -> None:
         result()
 
 
-def _pulled(stream: Stream) -> Element | Exception | None:
+def _pull_element(stream: Stream) -> Element | Exception | None:
     try:
-        with recorded(KERNEL, f"element of {stream.kind}", "_Prefetch"):
+        with record_block(KERNEL, f"element of {stream.kind}", "_Prefetch"):
             return stream.get()
     except Exception as error:  # because it is raised when the element is requested
         return error

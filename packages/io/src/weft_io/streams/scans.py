@@ -47,7 +47,7 @@ class ScanStream(ForwardingStream):
         try:
             result = self._call((*self._state, *element))
         except errors.OpError as error:
-            add_location(error, self._input.place())
+            add_location(error, self._input.location())
             raise
         self._state = result[: len(self._state)]
         return result[len(self._state) :]
@@ -86,7 +86,7 @@ class TakeWhileStream(ForwardingStream):
         try:
             goes_on = self._predicate(element)[0]
         except errors.OpError as error:
-            add_location(error, self._input.place())
+            add_location(error, self._input.location())
             raise
         if goes_on:
             return element
@@ -141,11 +141,11 @@ class UniqueStream(ForwardingStream):
 def _key_of(element: Element) -> Any:
     """Return a hashable key that is equal for equal elements."""
     return tuple(
-        [value if type(value) is bytes else _frozen(np.asarray(value)) for value in element]
+        [value if type(value) is bytes else _to_hashable(np.asarray(value)) for value in element]
     )
 
 
-def _frozen(value: np.ndarray[Any, Any]) -> Any:
+def _to_hashable(value: np.ndarray[Any, Any]) -> Any:
     if value.dtype.hasobject:
         return value.shape, tuple(value.reshape(-1).tolist())
     if value.dtype.kind == "f":

@@ -60,7 +60,7 @@ class ShuffleSource(Source):
             raise errors.InvalidArgumentError(f"buffer_size must be greater than zero, got {size}")
         self._inner = inner
         self._size = size
-        self._seeds = seeds if any(seeds) else philox.entropy()
+        self._seeds = seeds if any(seeds) else philox.random_key()
         self._reshuffles = reshuffles
 
     def iterate(self, root: Root) -> Stream:
@@ -101,7 +101,7 @@ class _ShuffleStream(ForwardingStream):
         self._root = root
         self._number = number
 
-    def place(self) -> str:
+    def location(self) -> str:
         return ""  # independent of what it has drawn, the other one is further on
 
     def get(self) -> Element | None:

@@ -110,8 +110,8 @@ class _SliceStream(Stream):
         return [self._next]
 
     def restore(self, state: Any) -> None:
-        (place,) = fields(state, int)
-        self._next = count_in(place, self._size, "the next row")
+        (position,) = fields(state, int)
+        self._next = count_in(position, self._size, "the next row")
 
 
 class RangeSource(Source):
@@ -163,5 +163,5 @@ class _RangeStream(Stream):
         return [self._next]
 
     def restore(self, state: Any) -> None:
-        (place,) = fields(state, int)
-        self._next = count_in(place, len(self._numbers), "the next number")
+        (position,) = fields(state, int)
+        self._next = count_in(position, len(self._numbers), "the next number")

@@ -39,7 +39,7 @@ _SEAL: Final = Seal("an iterator's state", b"weftiter", 1, "Q")
 _SIZE: Final = struct.Struct("<Q")
 _DEEPEST: Final = 200
 """Maximum nesting depth of lists; a pipeline has two levels for each transformation."""
-_MOST_AXES: Final = 64
+_MAX_AXES: Final = 64
 
 
 def encode(value: Any) -> bytes:
@@ -120,7 +120,9 @@ class _Reader:
 
     def expect_end(self) -> None:
         if self._index != self._end:
-            raise _SEAL.damaged(f"has {self._end - self._index} bytes too many at {self._index}")
+            raise _SEAL.damaged_error(
+                f"has {self._end - self._index} bytes too many at {self._index}"
+            )
 
     def value(self, depth: int) -> Any:
         kind = self._take(1)
@@ -141,35 +143,37 @@ class _Reader:
         if kind == b"v":
             return self._variants(depth)
         if kind != b"l":
-            raise _SEAL.damaged(f"has no value at {self._index - 1}, but {kind!r}")
+            raise _SEAL.damaged_error(f"has no value at {self._index - 1}, but {kind!r}")
         if depth >= _DEEPEST:
-            raise _SEAL.damaged(
+            raise _SEAL.damaged_error(
                 f"has more than {_DEEPEST} lists within each other at {self._index}"
             )
         return [self.value(depth + 1) for _ in range(self._size())]
 
     def _dataset(self, depth: int) -> ElementsSource:
         if self._data[self._index : self._index + 1] != b"l":
-            raise _SEAL.damaged(f"has no elements of a dataset at {self._index}")
+            raise _SEAL.damaged_error(f"has no elements of a dataset at {self._index}")
         elements = self.value(depth + 1)
         return ElementsSource([element_of(element) for element in elements])
 
     def _ragged(self, depth: int) -> RaggedVariant:
         parts = self.value(depth + 1) if self._data[self._index : self._index + 1] == b"l" else None
         if not parts or not all(isinstance(part, np.ndarray | np.generic) for part in parts):
-            raise _SEAL.damaged(f"has no values and splits of a ragged tensor at {self._index}")
+            raise _SEAL.damaged_error(
+                f"has no values and splits of a ragged tensor at {self._index}"
+            )
         values, *splits = [np.asarray(part) for part in parts]
         return RaggedVariant(splits, values)
 
     def _variants(self, depth: int) -> np.ndarray[Any, Any]:
         parts = self.value(depth + 1) if self._data[self._index : self._index + 1] == b"l" else None
         if not parts or len(parts) != 2 or not all(isinstance(part, list) for part in parts):
-            raise _SEAL.damaged(f"has no shape and elements of a tensor at {self._index}")
+            raise _SEAL.damaged_error(f"has no shape and elements of a tensor at {self._index}")
         shape, items = parts
         sized = all(type(size) is int and size >= 0 for size in shape)
         is_variant = all(isinstance(item, ElementsSource | RaggedVariant) for item in items)
-        if not sized or not is_variant or len(shape) > _MOST_AXES or math.prod(shape) != len(items):
-            raise _SEAL.damaged(
+        if not sized or not is_variant or len(shape) > _MAX_AXES or math.prod(shape) != len(items):
+            raise _SEAL.damaged_error(
                 f"has no {shape} variants at {self._index}, but {len(items)} values"
             )
         array = np.empty(len(items), object)
@@ -179,7 +183,9 @@ class _Reader:
     def _take(self, count: int) -> bytes:
         index = self._index
         if count > self._end - index:
-            raise _SEAL.damaged(f"needs {count} bytes at {index}, but {self._end - index} are left")
+            raise _SEAL.damaged_error(
+                f"needs {count} bytes at {index}, but {self._end - index} are left"
+            )
         self._index = index + count
         return self._data[index : index + count]
 
@@ -187,7 +193,7 @@ class _Reader:
         """Read a number of items, each of which needs at least one byte."""
         size: int = _SIZE.unpack(self._take(8))[0]
         if size > self._end - self._index:
-            raise _SEAL.damaged(
+            raise _SEAL.damaged_error(
                 f"says {size} at {self._index}, where {self._end - self._index} bytes are left"
             )
         return size
@@ -197,18 +203,18 @@ class _Reader:
         try:
             dtype = dtypes.as_dtype(name).numpy
         except (errors.OpError, TypeError) as cause:
-            raise _SEAL.damaged(f"has the element type {name!r} at {self._index}") from cause
+            raise _SEAL.damaged_error(f"has the element type {name!r} at {self._index}") from cause
         rank = self._take(1)[0]
-        if rank > _MOST_AXES:
-            raise _SEAL.damaged(f"has a tensor of rank {rank} at {self._index}")
+        if rank > _MAX_AXES:
+            raise _SEAL.damaged_error(f"has a tensor of rank {rank} at {self._index}")
         shape = [_SIZE.unpack(self._take(8))[0] for _ in range(rank)]
         count = math.prod(shape)
         if count * (8 if dtype.hasobject else dtype.itemsize) > self._end - self._index:
-            raise _SEAL.damaged(
+            raise _SEAL.damaged_error(
                 f"has a tensor of shape {shape} at {self._index}, which is truncated"
             )
         if any(size > self._end for size in shape):
-            raise _SEAL.damaged(f"has a tensor of shape {shape} at {self._index}")
+            raise _SEAL.damaged_error(f"has a tensor of shape {shape} at {self._index}")
         if dtype.hasobject:
             array = np.empty(count, object)
             array[:] = [self._take(self._size()) for _ in range(count)]

@@ -146,7 +146,7 @@ class Stream:
             elements.append(element)
         return elements
 
-    def place(self) -> str:
+    def location(self) -> str:
         """Return the location of the last element, such as "line 3 of a.csv"; "" if unknown."""
         return ""
 
@@ -168,9 +168,9 @@ class ForwardingStream(Stream):
     def __init__(self, inner: Stream) -> None:
         self._input = inner
 
-    def place(self) -> str:
+    def location(self) -> str:
         """Return the location of the input's last element, from which the last one was computed."""
-        return self._input.place()
+        return self._input.location()
 
     def save(self) -> Any:
         """Return the state of the other stream."""
@@ -226,15 +226,15 @@ class _ElementsStream(Stream):
         return [self._next]
 
     def restore(self, state: Any) -> None:
-        (place,) = fields(state, int)
-        self._next = count_in(place, len(self._elements), "the next element")
+        (location,) = fields(state, int)
+        self._next = count_in(location, len(self._elements), "the next element")
 
 
-def add_location(error: errors.OpError, place: str) -> errors.OpError:
+def add_location(error: errors.OpError, location: str) -> errors.OpError:
     """Add the location of an element to the error of a function."""
-    if place and "place" not in error.details:
-        error.details["place"] = place
-        error.message += f" ({place})"
+    if location and "place" not in error.details:
+        error.details["place"] = location
+        error.message += f" ({location})"
         error.args = (error.message,)
     return error
 

@@ -184,7 +184,7 @@ class _CsvStream(ForwardingStream):
         try:
             columns = self._decoder.decode(record, self._defaults)
         except errors.OpError as error:
-            add_location(error, self._input.place())
+            add_location(error, self._input.location())
             raise
         return tuple([column[0] for column in columns])
 

@@ -71,7 +71,7 @@ class WindowStream(ForwardingStream):
         starts = count - (size - 1) * stride if drop else count
         return max(0, -(-int(starts) // int(shift)))
 
-    def place(self) -> str:
+    def location(self) -> str:
         """Return "", since a window consists of many elements."""
         return ""
 
@@ -110,7 +110,7 @@ def _scalar(call: Call, element: Element, label: str, stream: Stream) -> int:
     try:
         (value,) = call(element)
     except errors.OpError as error:
-        add_location(error, stream.place())
+        add_location(error, stream.location())
         raise
     if getattr(value, "shape", ()) != ():
         raise errors.InvalidArgumentError(
@@ -150,7 +150,7 @@ class _GroupByWindowStream(ForwardingStream):
         self._current: Stream | None = None
         self._current_group: tuple[int, list[Element]] = (0, [])
 
-    def place(self) -> str:
+    def location(self) -> str:
         return ""
 
     def get(self) -> Element | None:
@@ -247,7 +247,7 @@ class GroupByReducerStream(ForwardingStream):
         """Return UNKNOWN."""
         return UNKNOWN
 
-    def place(self) -> str:
+    def location(self) -> str:
         """Return "", since a result depends on many elements."""
         return ""
 
@@ -342,7 +342,7 @@ class _SparseBatchStream(ForwardingStream):
         counts = [row.size for row in rows]
         indices = np.empty((sum(counts), len(row_shape) + 1), np.int64)
         indices[:, 0] = np.repeat(np.arange(len(rows)), counts)
-        places = [np.indices(row.shape).reshape(row.ndim, -1).T for row in rows]
-        indices[:, 1:] = np.concatenate(places)
+        index_rows = [np.indices(row.shape).reshape(row.ndim, -1).T for row in rows]
+        indices[:, 1:] = np.concatenate(index_rows)
         values = np.concatenate([row.reshape(-1) for row in rows])
         return indices, values, np.array([len(rows), *sizes], np.int64)

@@ -13,7 +13,7 @@ from weft_tensor import errors
 Array = np.ndarray[Any, Any]
 
 _LARGEST: Final = float(np.finfo(np.float64).max)
-_FEW: Final = 2048
+_MAX_SEARCHED_VALUES: Final = 2048
 """Number of values up to which values are searched in the limits, instead of vice versa."""
 
 
@@ -44,7 +44,7 @@ def histogram_of(values: Array, label: str) -> proto.HistogramProto:
         return proto.HistogramProto(
             min=_LARGEST, max=-_LARGEST, bucket_limit=[_LARGEST], bucket=[0.0]
         )
-    if flat.size <= _FEW:
+    if flat.size <= _MAX_SEARCHED_VALUES:
         flat = flat.astype(np.float64)
         low, high = float(flat.min()), float(flat.max())
         _check_finite(low, high, label)
@@ -86,8 +86,8 @@ def _check_finite(low: float, high: float, label: str) -> None:
 def _count(flat: Array) -> Array:
     limits = bucket_limits()
     # The largest number of all is below no limit.
-    places = np.minimum(np.searchsorted(limits, flat, "right"), limits.size - 1)
-    return np.bincount(places, minlength=limits.size)
+    buckets = np.minimum(np.searchsorted(limits, flat, "right"), limits.size - 1)
+    return np.bincount(buckets, minlength=limits.size)
 
 
 def _count_sorted(flat: Array) -> Array:

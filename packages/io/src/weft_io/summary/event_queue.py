@@ -74,7 +74,7 @@ class EventQueue:
         self._records.append(record)
 
     def request_flush(self) -> int:
-        """Request a flush of everything that was added; return a ticket for `flushed`.
+        """Request a flush of everything that was added; return a ticket for `is_flushed`.
 
         Raises: OpError: a write has failed.
         """
@@ -82,7 +82,7 @@ class EventQueue:
         self._num_requested += 1
         return self._num_requested
 
-    def flushed(self, ticket: int) -> bool:
+    def is_flushed(self, ticket: int) -> bool:
         """Return True if the flush of a ticket is complete.
 
         Raises: OpError: the flush has failed.

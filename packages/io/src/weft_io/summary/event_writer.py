@@ -16,7 +16,7 @@ from weft_io.summary.event_file import EventFile, create_event_file, version_eve
 from weft_io.summary.event_queue import EventQueue, Work
 from weft_tensor import errors
 from weft_tensor.finalizers import call_when_gone
-from weft_tensor.os_errors import reported
+from weft_tensor.os_errors import convert_os_errors
 
 if TYPE_CHECKING:
     from weft_graph import proto
@@ -63,7 +63,7 @@ class EventFileWriter:
         self._open()
 
     def _open(self) -> None:
-        with reported("making an event file in", self._logdir):
+        with convert_os_errors("making an event file in", self._logdir):
             file = create_event_file(self._logdir, self._suffix)
         self._worker = _Worker(file, EventQueue(self._max_queue, self._flush_secs))
         self._worker.add(version_event().SerializeToString())
@@ -168,7 +168,7 @@ class _Worker:
         with self._changed:
             ticket = self._queue.request_flush()
             self._changed.notify_all()
-            while not self._queue.flushed(ticket):
+            while not self._queue.is_flushed(ticket):
                 self._changed.wait()
 
     def request_close(self) -> None:
@@ -232,7 +232,7 @@ class _Worker:
 
     def _attempt(self, work: Work) -> errors.OpError | None:
         try:
-            with reported("writing events to", self.path):
+            with convert_os_errors("writing events to", self.path):
                 self._carry_out(work)
         except errors.OpError as error:
             raised = type(error)(f"{error.message}; {_HOW_TO_GO_ON}")
@@ -270,13 +270,13 @@ def _frame(records: list[bytes]) -> bytes:
 _forks = 0
 
 
-def _forked() -> None:
+def _handle_fork() -> None:
     global _forks
     _forks += 1
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_handle_fork)
 
 _open: weakref.WeakSet[_Worker] = weakref.WeakSet()
 _registered = False

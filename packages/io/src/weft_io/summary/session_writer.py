@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from weft_graph import proto
 
 
-class _Shared:
+class _SharedState:
     """An event file and the number of its users."""
 
     def __init__(self, writer: EventFileWriter) -> None:
@@ -21,7 +21,7 @@ class _Shared:
         self.users = 0
 
 
-_of_sessions: weakref.WeakKeyDictionary[Any, dict[str, _Shared]] = weakref.WeakKeyDictionary()
+_of_sessions: weakref.WeakKeyDictionary[Any, dict[str, _SharedState]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 
@@ -96,7 +96,7 @@ class SessionEventWriter:
             shared = _of_sessions.setdefault(self._session, {})
             entry = shared.get(self.get_logdir())
             if entry is None or not entry.users or not entry.writer.ours:
-                entry = shared[self.get_logdir()] = _Shared(EventFileWriter(*self._options))
+                entry = shared[self.get_logdir()] = _SharedState(EventFileWriter(*self._options))
             entry.users += 1
             self._shared = entry
         self._closed = False

@@ -110,7 +110,7 @@ class FileWriter:
 
     def _strip_known_metadata(self, data: bytes) -> bytes:
         """Return a summary's bytes without metadata of tags that was already written."""
-        summary = _parsed_summary(data)
+        summary = _parse_summary(data)
         dropped = False
         for value in summary.value:
             if value.HasField("metadata"):
@@ -225,7 +225,7 @@ def _varint(number: int) -> bytes:
     return bytes(result)
 
 
-def _parsed_summary(data: bytes) -> proto.Summary:
+def _parse_summary(data: bytes) -> proto.Summary:
     try:
         return proto.Summary.FromString(data)
     except decode_error() as cause:

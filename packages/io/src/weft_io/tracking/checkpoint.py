@@ -15,7 +15,7 @@ from weft_graph.variables.base import Variable
 from weft_io.checkpoint.reader import CheckpointReader
 from weft_io.checkpoint.state import update_checkpoint_state
 from weft_io.files import paths
-from weft_io.saving.object_names import GRAPH_KEY, described_objects
+from weft_io.saving.object_names import GRAPH_KEY, read_object_graph
 from weft_io.saving.saver import Saver
 from weft_io.saving.warm_start import read_initially
 from weft_io.tracking.load_status import (
@@ -183,7 +183,7 @@ class Checkpoint(Composite):
             return InitializationStatus(self)
         prefix = paths.as_path(save_path)
         reader = CheckpointReader(prefix)
-        message = described_objects(reader)
+        message = read_object_graph(reader)
         self.save_counter  # noqa: B018
         if message is None:
             return NameBasedStatus(prefix, self)

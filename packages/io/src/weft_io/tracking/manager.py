@@ -14,7 +14,7 @@ from weft_io.saving.retention import Retention
 from weft_io.tracking.checkpoint import Checkpoint
 from weft_io.tracking.load_status import session_of
 from weft_tensor import errors
-from weft_tensor.arguments import integer, number
+from weft_tensor.arguments import check_integer, check_number
 
 _POLL_SECONDS = 1.0
 
@@ -53,10 +53,10 @@ class CheckpointManager:
         if not isinstance(checkpoint, Checkpoint):
             raise errors.InvalidTypeError(f"checkpoint must be a Checkpoint, got {checkpoint!r}")
         if max_to_keep is not None:
-            integer(max_to_keep, "max_to_keep", 1)
+            check_integer(max_to_keep, "max_to_keep", 1)
         hours = keep_checkpoint_every_n_hours
         if hours is not None:
-            number(hours, "keep_checkpoint_every_n_hours")
+            check_number(hours, "keep_checkpoint_every_n_hours")
         self._checkpoint = checkpoint
         self._directory = paths.as_path(directory)
         self._prefix = paths.join(self._directory, checkpoint_name)

@@ -33,7 +33,7 @@ class Matches:
         self._pair_slots()
         for key, other in self._numbers.items():
             self._take(key, message.nodes[other])
-        self.unused = self._unused()
+        self.unused = self._unused_paths()
         self.lacking = [
             result.value
             for number, result in enumerate(self._objects.objects)
@@ -99,7 +99,7 @@ class Matches:
             elif isinstance(value, Variable | PartitionedVariable):
                 self.values[attribute.checkpoint_key] = value
 
-    def _unused(self) -> list[str]:
+    def _unused_paths(self) -> list[str]:
         values = set(self._numbers.values())
         paths = {0: "(root)"}
         stack = [0]

@@ -23,7 +23,7 @@ from weft_graph.variables.base import Variable
 from weft_graph.variables.partitioned import PartitionedVariable
 from weft_io.saving.saveables import HasSaveable, SaveableObject, SaveSpec
 from weft_tensor import dtypes, errors
-from weft_tensor.nesting import shown
+from weft_tensor.nesting import format_value
 
 COUNTER: Final = "save_counter"
 """The only variable that a checkpoint may lack, since `Checkpoint.write` and Savers do not count.
@@ -103,7 +103,7 @@ def check_trackable(value: Any, name: str) -> None:
         raise errors.InvalidTypeError(
             f"{name} must be a variable, a Checkpoint, an optimizer, a layer, a mutable table, a "
             "PythonState, a saveable object, or a list or dict of these, got "
-            f"{shown(value)}"
+            f"{format_value(value)}"
         )
 
 
@@ -136,7 +136,7 @@ def children_of(value: Any, graph: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, Optimizer):
         items = _non_slots(value, graph)
     elif isinstance(value, Layer):
-        items = value._tracked()
+        items = value._trackable_items()
     for name, child in items:
         if is_trackable(child):
             yield str(name), child
@@ -146,7 +146,7 @@ def _non_slots(optimizer: Optimizer, graph: Any) -> list[tuple[str, Any]]:
     variables = optimizer._non_slot_dict
     return [
         (name, v)
-        for (name, owner_graph), v in sorted(variables.items(), key=_first)
+        for (name, owner_graph), v in sorted(variables.items(), key=_item_name)
         if graph in (None, owner_graph)
     ]
 
@@ -169,7 +169,7 @@ def _slot(optimizer: Optimizer, variable: Any, name: str) -> Any:
     )
 
 
-def _first(item: Any) -> str:
+def _item_name(item: Any) -> str:
     name: str = item[0][0]
     return name
 

@@ -27,7 +27,7 @@ from weft_io.training.hook import (
 )
 from weft_io.training.timers import StepsAhead, global_step_for, step_before, timer_of
 from weft_tensor import errors
-from weft_tensor.arguments import text
+from weft_tensor.arguments import check_text
 
 _log = logging.getLogger("weft")
 
@@ -106,7 +106,9 @@ class CheckpointSaverHook(SessionRunHook):
             raise errors.InvalidArgumentError("You cannot provide both saver and scaffold.")
         self._directory = as_path(checkpoint_dir)
         self._timer = timer_of(save_steps, save_secs, "save_steps", "save_secs")
-        self._path = os.path.join(self._directory, text(checkpoint_basename, "checkpoint_basename"))
+        self._path = os.path.join(
+            self._directory, check_text(checkpoint_basename, "checkpoint_basename")
+        )
         self._saver_argument = saver
         self._scaffold = scaffold
         self._listeners = [] if listeners is None else to_list(listeners, "listeners")

@@ -21,7 +21,7 @@ from weft_io.training.hook import (
 )
 from weft_io.training.timers import NeverTriggerTimer, Timer, timer_of
 from weft_tensor import errors
-from weft_tensor.arguments import function, integer
+from weft_tensor.arguments import check_function, check_integer
 
 _log = logging.getLogger("weft")
 
@@ -60,7 +60,7 @@ class LoggingTensorHook(SessionRunHook):
         else:
             self._tags = to_list(tensors, "tensors")
             self._tensors = {tensor: tensor for tensor in self._tags}
-        self._formatter = None if formatter is None else function(formatter, "formatter", 1)
+        self._formatter = None if formatter is None else check_function(formatter, "formatter", 1)
         self._logs_at_end = at_end
 
     def begin(self) -> None:
@@ -111,7 +111,7 @@ def _logging_timer(every_n_iter: int | None, every_n_secs: float | None, at_end:
             f"got {every_n_iter} and {every_n_secs}"
         )
     if every_n_iter is not None:
-        integer(every_n_iter, "every_n_iter", 1)
+        check_integer(every_n_iter, "every_n_iter", 1)
     return timer_of(every_n_iter, every_n_secs, "every_n_iter", "every_n_secs")
 
 

@@ -23,7 +23,7 @@ from weft_io.training.sessions import (
     StepContext as _StepContext,
 )
 from weft_tensor import errors
-from weft_tensor.arguments import function, number
+from weft_tensor.arguments import check_function, check_number
 
 _CLEAN = (errors.OutOfRangeError, StopIteration)
 """Exceptions that end the `with` block without an error, because the data has ended."""
@@ -43,8 +43,8 @@ class _MonitoredSession(QueueRunningSession):
         should_recover: bool,
         stop_grace_period_secs: float,
     ) -> None:
-        grace = number(stop_grace_period_secs, "stop_grace_period_secs", 0)
-        self._hooks = _checked_hooks(hooks)
+        grace = check_number(stop_grace_period_secs, "stop_grace_period_secs", 0)
+        self._hooks = _check_hooks(hooks)
         self._graph = get_default_graph()
         self._was_finalized = self._graph.finalized
         self._sess: RecoverableSession | CoordinatedSession | None = None
@@ -146,7 +146,7 @@ class _MonitoredSession(QueueRunningSession):
         return self._creator.tf_sess
 
 
-def _checked_hooks(hooks: Any) -> list[SessionRunHook]:
+def _check_hooks(hooks: Any) -> list[SessionRunHook]:
     result = [] if hooks is None else to_list(hooks, "hooks")
     for hook in result:
         missing = [name for name in _HOOK_METHODS if not hasattr(hook, name)]
@@ -158,7 +158,7 @@ def _checked_hooks(hooks: Any) -> list[SessionRunHook]:
 
 
 def _check_step_fn(step_fn: Any) -> None:
-    names = list(inspect.signature(function(step_fn, "step_fn")).parameters)
+    names = list(inspect.signature(check_function(step_fn, "step_fn")).parameters)
     if names != ["step_context"]:
         raise errors.InvalidArgumentError(
             "`step_fn` may either have one `step_context` argument, or two `self` and "

@@ -15,7 +15,7 @@ from weft_io.training.monitored_session import MonitoredSession
 from weft_io.training.scaffold import Scaffold
 from weft_io.training.session_creators import ChiefSessionCreator, WorkerSessionCreator
 from weft_io.training.summary_hooks import StepCounterHook, SummarySaverHook
-from weft_tensor.arguments import integer, number
+from weft_tensor.arguments import check_integer, check_number
 
 
 class _Default:
@@ -38,8 +38,10 @@ class _Interval(NamedTuple):
         """Return the interval from two arguments; None and 0 disable the action."""
         if steps is USE_DEFAULT and secs is USE_DEFAULT:
             return default
-        steps = None if steps is USE_DEFAULT or steps is None else integer(steps, f"{name}_steps")
-        secs = None if secs is USE_DEFAULT or secs is None else number(secs, f"{name}_secs")
+        steps = (
+            None if steps is USE_DEFAULT or steps is None else check_integer(steps, f"{name}_steps")
+        )
+        secs = None if secs is USE_DEFAULT or secs is None else check_number(secs, f"{name}_secs")
         return _Interval(steps, secs)
 
     @property
@@ -108,7 +110,7 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name of a function
         save_checkpoint_steps, save_checkpoint_secs, "save_checkpoint", _Interval(None, 600)
     )
     if log_step_count_steps is not None:
-        log_step_count_steps = integer(log_step_count_steps, "log_step_count_steps")
+        log_step_count_steps = check_integer(log_step_count_steps, "log_step_count_steps")
     scaffold = scaffold or Scaffold()
     all_hooks = [] if hooks is None else to_list(hooks, "hooks")
     if not is_chief:

@@ -17,7 +17,7 @@ from weft_graph.variables import reference as variables
 from weft_io.ops.summary import merge_all
 from weft_io.saving.saver import Saver
 from weft_tensor import errors
-from weft_tensor.arguments import function
+from weft_tensor.arguments import check_function
 
 _log = logging.getLogger("weft")
 
@@ -79,7 +79,7 @@ class Scaffold:
         if not (other is None or isinstance(other, Scaffold)):
             raise errors.InvalidTypeError(f"copy_from_scaffold is not a Scaffold: {other!r}")
         if init_fn is not None:
-            function(init_fn, "init_fn", 2)
+            check_function(init_fn, "init_fn", 2)
         supplied = {
             "init_op": init_op,
             "init_feed_dict": init_feed_dict,

@@ -11,7 +11,7 @@ from weft_io.files.systems import PathLike
 from weft_io.training.scaffold import Scaffold
 from weft_io.training.session_manager import SessionManager
 from weft_tensor import errors
-from weft_tensor.arguments import number
+from weft_tensor.arguments import check_number
 
 _RECOVERY_WAIT_SECONDS: Final = 1.0
 """Seconds between checks whether the model is ready.
@@ -139,7 +139,7 @@ class WorkerSessionCreator(SessionCreator):
         self._master = master
         self._config = config
         if max_wait_secs is not None:
-            max_wait_secs = number(max_wait_secs, "max_wait_secs")
+            max_wait_secs = check_number(max_wait_secs, "max_wait_secs")
         self._max_wait_secs = max_wait_secs
         self._manager: SessionManager | None = None
 

@@ -18,7 +18,7 @@ from weft_graph.ir.graph import Graph
 from weft_io.checkpoint.state import get_checkpoint_state
 from weft_io.files.systems import PathLike
 from weft_tensor import errors
-from weft_tensor.arguments import function, number
+from weft_tensor.arguments import check_function, check_number
 
 _log = logging.getLogger("weft")
 
@@ -118,7 +118,7 @@ class SessionManager:
         self._ready_op = ready_op
         self._ready_for_local_init_op = ready_for_local_init_op
         self._graph = graph or get_default_graph()
-        self._pause = number(recovery_wait_secs, "recovery_wait_secs", 0)
+        self._pause = check_number(recovery_wait_secs, "recovery_wait_secs", 0)
         self._local_init_run_options = local_init_run_options
         self._local_init_feed_dict = local_init_feed_dict
 
@@ -154,7 +154,7 @@ class SessionManager:
           OpError: the checkpoint cannot be restored, or an initializer failed.
         """
         if init_fn is not None:
-            function(init_fn, "init_fn", 1)
+            check_function(init_fn, "init_fn", 1)
         restore = _Restore.of(saver, checkpoint_dir, checkpoint_filename_with_path)
         session = Session(master, graph=self._graph, config=config)
         with _closed_on_failure(session):
@@ -239,7 +239,7 @@ class SessionManager:
           max_wait_secs: the timeout; None for no limit.
         Raises: DeadlineExceededError: the model is not ready in time.
         """
-        limit = math.inf if max_wait_secs is None else number(max_wait_secs, "max_wait_secs")
+        limit = math.inf if max_wait_secs is None else check_number(max_wait_secs, "max_wait_secs")
         timer = Countdown(limit)
         while True:
             session = Session(master, graph=self._graph, config=config)

@@ -19,7 +19,7 @@ from weft_io.training.hook import (
 )
 from weft_io.training.timers import StepsAhead, global_step_for, step_before
 from weft_tensor import errors
-from weft_tensor.arguments import function, integer
+from weft_tensor.arguments import check_function, check_integer
 
 _log = logging.getLogger("weft")
 
@@ -53,8 +53,10 @@ class StopAtStepHook(SessionRunHook):
             raise errors.InvalidArgumentError(
                 f"Only one of num_steps or last_step can be specified, got {num_steps}, {last_step}"
             )
-        self._num_steps = None if num_steps is None else integer(num_steps, "num_steps")
-        self._last_step_argument = None if last_step is None else integer(last_step, "last_step")
+        self._num_steps = None if num_steps is None else check_integer(num_steps, "num_steps")
+        self._last_step_argument = (
+            None if last_step is None else check_integer(last_step, "last_step")
+        )
 
     def begin(self) -> None:
         """Find the global step. Raises: FailedPreconditionError: the graph has no global step."""
@@ -107,7 +109,7 @@ class GlobalStepWaiterHook(SessionRunHook):
     """
 
     def __init__(self, wait_until_step: int) -> None:
-        self._wait_until_step = integer(wait_until_step, "wait_until_step")
+        self._wait_until_step = check_integer(wait_until_step, "wait_until_step")
 
     def begin(self) -> None:
         """Find the global step. Raises: FailedPreconditionError: the graph has no global step."""
@@ -192,7 +194,7 @@ class FeedFnHook(SessionRunHook):
     """
 
     def __init__(self, feed_fn: Callable[[], Mapping[Any, Any]]) -> None:
-        self._feed_fn = function(feed_fn, "feed_fn", 0)
+        self._feed_fn = check_function(feed_fn, "feed_fn", 0)
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
         """Return the feeds of the next step."""

@@ -28,7 +28,7 @@ from weft_io.training.services import CheckpointThread, StepCounterThread, Summa
 from weft_io.training.session_manager import SessionManager
 from weft_io.training.supervisor_nodes import SupervisedNodes
 from weft_tensor import errors
-from weft_tensor.arguments import number, text
+from weft_tensor.arguments import check_number, check_text
 
 _log = logging.getLogger("weft")
 
@@ -104,10 +104,10 @@ class Supervisor:
     ) -> None:
         if not (graph is None or isinstance(graph, Graph)):
             raise errors.InvalidTypeError(f"graph must be a Graph, got {graph!r}")
-        self._grace = number(stop_grace_secs, "stop_grace_secs", 0)
+        self._grace = check_number(stop_grace_secs, "stop_grace_secs", 0)
         self._summaries_secs = _seconds(save_summaries_secs, "save_summaries_secs")
         self._model_secs = _seconds(save_model_secs, "save_model_secs")
-        text(checkpoint_basename, "checkpoint_basename")
+        check_text(checkpoint_basename, "checkpoint_basename")
         self._graph = graph or get_default_graph()
         self._is_chief = is_chief
         if not is_chief:
@@ -451,7 +451,7 @@ class Supervisor:
 
 def _seconds(value: Any, label: str) -> Any:
     if value is not None:
-        number(value, label, 0)
+        check_number(value, label, 0)
     return value
 
 

@@ -13,7 +13,7 @@ from weft_graph.ir.node import Output
 from weft_graph.ops.identity import identity
 from weft_graph.variables.reference import RefVariable
 from weft_tensor import errors
-from weft_tensor.arguments import integer, number
+from weft_tensor.arguments import check_integer, check_number
 
 
 class Timer(Protocol):
@@ -154,9 +154,9 @@ def timer_of(
             f"got {every_steps} and {every_secs}"
         )
     if every_steps is not None:
-        every_steps = integer(every_steps, steps_name, 1)
+        every_steps = check_integer(every_steps, steps_name, 1)
     if every_secs is not None:
-        every_secs = number(every_secs, secs_name, 0)
+        every_secs = check_number(every_secs, secs_name, 0)
     return SecondOrStepTimer(every_secs=every_secs, every_steps=every_steps)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft_tensor import errors
-from weft_tensor.arguments import function
+from weft_tensor.arguments import check_function
 
 
 def basic_train_loop(
@@ -38,7 +38,7 @@ def basic_train_loop(
     """
     if not (hasattr(supervisor, "managed_session") and hasattr(supervisor, "should_stop")):
         raise errors.InvalidTypeError(f"supervisor must be a Supervisor, got {supervisor!r}")
-    function(train_step_fn, "train_step_fn")
+    check_function(train_step_fn, "train_step_fn")
     while True:
         try:
             with supervisor.managed_session(master) as session:

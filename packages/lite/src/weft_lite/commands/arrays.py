@@ -19,7 +19,7 @@ _LETTERS = {
     "float32": "f4", "float16": "f2", "int64": "i8", "int32": "i4", "int16": "i2", "int8": "i1",
     "uint8": "u1", "bool": "b1",
 }  # fmt: skip
-_MOST_HEADER = 1 << 16
+_MAX_HEADER_BYTES = 1 << 16
 
 
 def name_of(dtype: Any) -> str:
@@ -46,7 +46,7 @@ def read_npy(path: str) -> tuple[str, tuple[int, ...], bytes]:
     (length,) = struct.unpack_from("<I" if wide else "<H", data, 8)
     start = (12 if wide else 10) + length
     try:
-        if length > _MOST_HEADER:
+        if length > _MAX_HEADER_BYTES:
             raise ValueError("its header is too long")
         header = ast.literal_eval(data[start - length : start].decode("latin1"))
         dtypes = {("|" if form[1] == "1" else "<") + form: name for name, form in _LETTERS.items()}

@@ -79,7 +79,13 @@ def _tensors(details: list[dict[str, Any]]) -> None:
 
 def _ops(interpreter: Interpreter) -> None:
     rows = [
-        [op.place, op.kind, op.name, " ".join(map(str, op.inputs)), " ".join(map(str, op.outputs))]
+        [
+            op.position,
+            op.kind,
+            op.name,
+            " ".join(map(str, op.inputs)),
+            " ".join(map(str, op.outputs)),
+        ]
         for op in ops_of(interpreter)
     ]
     output.table(["", "kind", "name", "operands", "results"], rows)

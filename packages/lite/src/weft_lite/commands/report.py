@@ -139,9 +139,9 @@ def _accesses(ops: Sequence[Op]) -> tuple[dict[int, list[int]], dict[int, int]]:
     writers: dict[int, int] = {}
     for op in ops:
         for tensor in op.inputs:
-            readers.setdefault(tensor, []).append(op.place)
+            readers.setdefault(tensor, []).append(op.position)
         for tensor in op.outputs:
-            writers.setdefault(tensor, op.place)
+            writers.setdefault(tensor, op.position)
     return readers, writers
 
 

@@ -202,7 +202,12 @@ def profile_ops(arguments: argparse.Namespace) -> int:
 
 def _ops(timeds: list[TimedOp]) -> list[list[Any]]:
     return [
-        [item.seconds, f"{item.calls:g}", item.op.kind, f"{item.op.place} {item.op.name}".strip()]
+        [
+            item.seconds,
+            f"{item.calls:g}",
+            item.op.kind,
+            f"{item.op.position} {item.op.name}".strip(),
+        ]
         for item in timeds
     ]
 

@@ -24,7 +24,7 @@ INT8_LIMIT: Final = 0.1
 MAX_SAMPLES: Final = 16
 """Maximum number of samples on which file and graph are compared."""
 
-LEAST_SCALE: Final = 1e-3
+MIN_SCALE: Final = 1e-3
 """Smallest scale of a comparison: smaller outputs are rounding errors of zero."""
 
 
@@ -147,6 +147,6 @@ def difference(results: Sequence[Array], expected: Sequence[Array]) -> float:
     finite = np.isfinite(expected_values)
     if not np.array_equal(actual_values[~finite], expected_values[~finite], equal_nan=True):
         return float("inf")
-    scale = float(np.max(np.abs(expected_values[finite]), initial=LEAST_SCALE))
+    scale = float(np.max(np.abs(expected_values[finite]), initial=MIN_SCALE))
     errors = np.abs(actual_values[finite] - expected_values[finite])
     return float(np.max(np.nan_to_num(errors, nan=np.inf), initial=0.0)) / scale

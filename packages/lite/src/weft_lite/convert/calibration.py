@@ -68,7 +68,7 @@ def require_method(method: str, calibrated: bool) -> None:
         raise errors.InvalidArgumentError(f"ranges={method!r} needs calibration")
 
 
-def samples_of(
+def collect_samples(
     calibration: Iterable[Mapping[str, Any]],
     inputs: Mapping[str, Output],
     bounds: Sequence[tuple[int, ...]],

@@ -191,9 +191,9 @@ def join_cells(graph: Lowered) -> int:
         lstm = cells.lstm(op) if op.kind is OpKind.Mul else cells.gru(op)
         if lstm is None:
             continue
-        cell, place = lstm
-        graph.ops[graph.ops.index(place)] = cell
-        if place is not op:
+        cell, position = lstm
+        graph.ops[graph.ops.index(position)] = cell
+        if position is not op:
             graph.ops.remove(op)
         joined += 1
     return joined

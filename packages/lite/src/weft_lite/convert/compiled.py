@@ -174,7 +174,7 @@ def _tables(
     compiled: Compiled, inputs: Mapping[str, Output], content: bytes, key: str, processor: str
 ) -> str:
     """Return the C source of the tables that the shim includes."""
-    from weft_compiler.ahead.header import quoted
+    from weft_compiler.ahead.header import quote
 
     interval = [*compiled.inputs, *compiled.outputs]
     count = len(compiled.inputs)
@@ -199,10 +199,10 @@ enum {{ INPUTS = {count}, OUTPUTS = {len(interval) - count}, FORMAT = {tables.VE
 #define ARENA ((size_t){compiled.arena})
 #define FILE_SIZE ((size_t){len(content)})
 #define FILE_HEADER {{{header}}}
-#define SIGNATURE {quoted(key)}
-#define MODEL_NAME {quoted(compiled.name)}
+#define SIGNATURE {quote(key)}
+#define MODEL_NAME {quote(compiled.name)}
 #define MODEL_ERROR {compiled.name}_error
-#define PROCESSOR {quoted(processor)}
+#define PROCESSOR {quote(processor)}
 
 static const wl_info TENSOR[] = {{
 {rows}
@@ -216,7 +216,7 @@ static int32_t compute(uint8_t *const *data, void *arena) {{
 
 def _row(parameter: Parameter) -> str:
     """Return the C initializer of a parameter's tensor description."""
-    from weft_compiler.ahead.header import quoted
+    from weft_compiler.ahead.header import quote
 
     if parameter.dtype.name not in TYPES or len(parameter.shape) > 8:
         raise errors.UnimplementedError(
@@ -226,7 +226,7 @@ def _row(parameter: Parameter) -> str:
     dims = ", ".join(map(str, parameter.shape)) or "0"
     size = parameter.size * parameter.dtype.size
     return (
-        f"  {{.name = {quoted(parameter.key)}, .dtype = {int(TYPES[parameter.dtype.name])}, "
+        f"  {{.name = {quote(parameter.key)}, .dtype = {int(TYPES[parameter.dtype.name])}, "
         f".rank = {len(parameter.shape)}, .dims = {{{dims}}}, .declared = {{{dims}}}, .bytes = "
         f"{size}}},"
     )

@@ -12,9 +12,9 @@ from weft_graph.ir.node import Output
 from weft_lite.convert import agreement, sources
 from weft_lite.convert.calibration import (
     TRAINED,
+    collect_samples,
     measure,
     require_method,
-    samples_of,
     value_names,
 )
 from weft_lite.convert.lowered import Array, Lowered
@@ -342,7 +342,7 @@ class Converter:
                 "keep_float requires calibration: without it, everything stays in float"
             )
         calibration_samples = (
-            None if calibration is None else samples_of(calibration, inputs, bounds)
+            None if calibration is None else collect_samples(calibration, inputs, bounds)
         )
         checked = calibration_samples
         if samples or checked is None:
@@ -385,7 +385,7 @@ class Converter:
         require_method(ranges, calibrated=ranges != TRAINED)
         require_activations(activations, quantised=weights is None)
         bounds = self._input_bounds()
-        samples = samples_of(calibration, self._source.inputs, bounds)
+        samples = collect_samples(calibration, self._source.inputs, bounds)
         lowered = self._lower(bounds)
         if weights is not None:
             small = self._lower(bounds)

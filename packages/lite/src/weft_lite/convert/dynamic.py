@@ -23,14 +23,14 @@ CONVOLUTIONS: Final = {OpKind.Conv2D: (1,), OpKind.DepthwiseConv2D: (1,)}
 PRODUCTS: Final = {**CONVOLUTIONS, **CELLS, OpKind.FullyConnected: (1,)}
 """Ops that can multiply int8 numbers, with the positions of their weights."""
 
-LEAST: Final = 256
+MIN_SIZE: Final = 256
 """Number of elements below which a constant is not quantized."""
 
 
 def is_large(value: Value | None) -> bool:
     """Return True if a value is a float constant that is large enough to quantize."""
     array = value.array if value is not None and value.dtype is DataType.FLOAT32 else None
-    return array is not None and array.size >= LEAST
+    return array is not None and array.size >= MIN_SIZE
 
 
 def quantize_axes(numbers: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
@@ -67,8 +67,8 @@ class Int8Products:
                 operations.append(op)
                 continue
             inputs = list(op.inputs)
-            for place in PRODUCTS[op.kind]:
-                inputs[place] = self._small(op, place)
+            for position in PRODUCTS[op.kind]:
+                inputs[position] = self._small(op, position)
             x = inputs[0]
             assert x is not None
             if op.kind in CONVOLUTIONS:
@@ -87,20 +87,20 @@ class Int8Products:
         return (
             x is not None
             and x.dtype is DataType.FLOAT32
-            and all(is_large(op.inputs[place]) for place in PRODUCTS[op.kind])
+            and all(is_large(op.inputs[position]) for position in PRODUCTS[op.kind])
         )
 
-    def _small(self, op: Operation, place: int) -> Value:
+    def _small(self, op: Operation, position: int) -> Value:
         """Return the int8 form of a product's weights, which products may share."""
-        x, weights = op.inputs[0], op.inputs[place]
+        x, weights = op.inputs[0], op.inputs[position]
         assert x is not None
         assert weights is not None
         if weights not in self._weights:
-            self._weights[weights] = _weights(op, weights, place, x.shape[-1])
+            self._weights[weights] = _weights(op, weights, position, x.shape[-1])
         return self._weights[weights]
 
 
-def _weights(op: Operation, weights: Value, place: int, depth: int) -> Value:
+def _weights(op: Operation, weights: Value, position: int, depth: int) -> Value:
     """Quantize weights to int8, in the layout of int8 products."""
     assert weights.array is not None
     if op.kind is OpKind.DepthwiseConv2D:
@@ -108,7 +108,7 @@ def _weights(op: Operation, weights: Value, place: int, depth: int) -> Value:
         stored = constant(weights.name, numbers)
         stored.axis = 2
     else:
-        bias = op.inputs[place + 1] if op.kind in CELLS else None
+        bias = op.inputs[position + 1] if op.kind in CELLS else None
         columns = op.outputs[0].shape[-1] if bias is None else bias.shape[0]
         numbers, scales = quantize_axes(unpack_panels(weights.array, columns), (0, 1))
         halves = [numbers[:, :depth], numbers[:, depth:]] if op.kind in CELLS else [numbers]

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from weft_exec.executor.priority import by_priority, updates
+from weft_exec.executor.priority import is_update, sort_by_priority
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import is_back_edge
 from weft_graph.ir.traits import Role
@@ -26,7 +26,7 @@ from weft_lite.convert.shapes import shape_change_error
 from weft_lite.schema.tables import IfOptions, WhileOptions
 from weft_tensor import errors
 
-_MADE_ELSEWHERE = (Role.EXIT, Role.NEXT_ITERATION, Role.ENTER, Role.TRIGGER)
+_LOOP_ROLES = (Role.EXIT, Role.NEXT_ITERATION, Role.ENTER, Role.TRIGGER)
 
 
 def is_handle(output: Output) -> bool:
@@ -46,7 +46,7 @@ class FlowLowering:
     def __init__(
         self, nodes: Sequence[Node], builder: Builder, rule: Callable[[Node], None]
     ) -> None:
-        self._nodes = by_priority(nodes)
+        self._nodes = sort_by_priority(nodes)
         self._builder = builder
         self._rule = rule
         self._flow = Flow(self._nodes)
@@ -58,7 +58,7 @@ class FlowLowering:
           a fetch is in a branch.
         """
         self._check(fetches)
-        self._block(Structurer(self._nodes, self._flow, updates).block(self._flow.root))
+        self._block(Structurer(self._nodes, self._flow, is_update).block(self._flow.root))
 
     def _check(self, fetches: Sequence[Output]) -> None:
         """Raise UnimplementedError for unsupported control flow."""
@@ -95,7 +95,7 @@ class FlowLowering:
         elif node.role is Role.MERGE:
             if not builder.has(node.outputs[0]) and not is_handle(node.inputs[0]):
                 self._merge(node)
-        elif node.role not in _MADE_ELSEWHERE:
+        elif node.role not in _LOOP_ROLES:
             self._rule(node)
 
     def _pass(self, source: Output, results: Iterable[Output]) -> None:
@@ -224,11 +224,13 @@ class FlowLowering:
             if not is_handle(enter.inputs[0]):
                 self._pass(enter.inputs[0], enter.outputs)
         merges = [merge for merge in frame.merges if not is_handle(merge.inputs[0])]
-        changing = _changing(loop, merges)
+        changing = _loop_dependent_nodes(loop, merges)
         test = [step for step in loop.test if set(_nodes_of([step])) & changing]
         self._block([step for step in loop.test if not set(_nodes_of([step])) & changing])
         initial, variables = self._variables(merges)
-        needed = _needed(test, [*loop.body, *[_next_iteration_value(m).node for m in merges]])
+        needed = _required_steps(
+            test, [*loop.body, *[_next_iteration_value(m).node for m in merges]]
+        )
         with self._subgraph() as cond:
             numbers = [len(builder.lowered.bodies)]
             for merge, variable in zip(merges, variables, strict=True):
@@ -241,7 +243,7 @@ class FlowLowering:
             numbers.append(len(builder.lowered.bodies))
             body.inputs += variables
             self._block([*needed, *loop.body])
-            body.outputs += self._next(merges, variables)
+            body.outputs += self._next_values(merges, variables)
         results = [builder.like(variable, variable.name) for variable in variables]
         builder.add(OpKind.While, [*initial], results, WhileOptions(*numbers), frame.name)
         self._lower_exits(frame, dict(zip(merges, results, strict=True)))
@@ -264,7 +266,7 @@ class FlowLowering:
             variables.append(like)
         return initial, variables
 
-    def _next(self, merges: Sequence[Node], variables: Sequence[Value]) -> list[Value]:
+    def _next_values(self, merges: Sequence[Node], variables: Sequence[Value]) -> list[Value]:
         """Return the next values of loop variables, each a distinct value of its own."""
         builder, result = self._builder, []
         for merge, variable in zip(merges, variables, strict=True):
@@ -337,7 +339,7 @@ def _values_of(graph: Lowered) -> set[Value]:
     return {value for op in graph.ops for value in op.outputs}
 
 
-def _changing(loop: Loop, merges: Sequence[Node]) -> set[Node]:
+def _loop_dependent_nodes(loop: Loop, merges: Sequence[Node]) -> set[Node]:
     """Return the nodes that depend on loop variables."""
     result = {*merges, *_nodes_of(loop.body)}
     stack = [*merges]
@@ -350,7 +352,7 @@ def _changing(loop: Loop, merges: Sequence[Node]) -> set[Node]:
     return result
 
 
-def _needed(test: Sequence[Step], users: Iterable[Step]) -> list[Step]:
+def _required_steps(test: Sequence[Step], users: Iterable[Step]) -> list[Step]:
     """Return the steps of a condition on which `users` depend, directly or indirectly."""
     expected = {source.node for node in _nodes_of([*users]) for source in node.inputs}
     expected.update(step for step in users if isinstance(step, Node))

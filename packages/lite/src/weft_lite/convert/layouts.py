@@ -65,7 +65,7 @@ def emit_image(
         _emit_transposed(b, kind, node, inputs, options)
 
 
-def emit_alike(
+def emit_elementwise(
     b: Builder, kind: OpKind, node: Node, inputs: list[Value | None], options: Any = None
 ) -> None:
     """Add an elementwise op; if its NCHW operands have NHWC equivalents, apply it to these."""
@@ -82,7 +82,7 @@ def _emit_transposed(
 ) -> None:
     """Add an op in NHWC, and a Transpose of its result to NCHW."""
     result = b.result(node.outputs[0])
-    inside = _transposed_like(result, _TO_NHWC, f"{result.name}/nhwc")
+    inside = _new_permuted_value(result, _TO_NHWC, f"{result.name}/nhwc")
     b.add(kind, inputs, [inside], options, node.name)
     order = b.ints(f"{node.name}/nchw", _TO_NCHW)
     b.add(OpKind.Transpose, [inside, order], [result], None, node.name)
@@ -91,12 +91,12 @@ def _emit_transposed(
 
 def _transpose(b: Builder, value: Value, order: tuple[int, ...], name: str) -> Value:
     """Add a Transpose of a value."""
-    result = _transposed_like(value, order, name)
+    result = _new_permuted_value(value, order, name)
     b.add(OpKind.Transpose, [value, b.ints(f"{name}/order", order)], [result], None, name)
     return result
 
 
-def _transposed_like(value: Value, order: tuple[int, ...], name: str) -> Value:
+def _new_permuted_value(value: Value, order: tuple[int, ...], name: str) -> Value:
     """Return a new value with permuted shape."""
     shape, declared = (
         tuple(sizes[axis] for axis in order) for sizes in (value.shape, value.declared)

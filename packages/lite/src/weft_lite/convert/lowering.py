@@ -9,12 +9,12 @@ import numpy as np
 
 from weft_exec.config import SessionConfig
 from weft_exec.devices.device import Device, make_devices
-from weft_exec.kernels.quiet import quietly
+from weft_exec.kernels.quiet import call_quietly
 from weft_exec.kernels.registry import find_kernel
 from weft_exec.passes.prepare import prepare
 from weft_exec.resources.resources import ResourceManager
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.step_graph import StepGraph, ordered
+from weft_graph.ir.step_graph import StepGraph, sort_nodes
 from weft_graph.ir.traits import Role
 from weft_lite.convert.errors import NotInLiteError
 from weft_lite.convert.flow import FlowLowering
@@ -62,7 +62,7 @@ def lower(source: Source, bounds: Sequence[Shape], named: Mapping[str, Shape]) -
     _drop_checks(step)
     step.remove_unreachable(reason="lite")
     builder = Builder(
-        Shapes(step, bounds, named, _measuring(source, bounds)),
+        Shapes(step, bounds, named, _shape_measurer(source, bounds)),
         any(None in (x.dims or (None,)) for x in inputs) or bool(named),
     )
     builder.variables.update({k: _variable(k, v) for k, v in source.variables.items()})
@@ -117,7 +117,7 @@ def _input(builder: Builder, source: Output, bound: Shape, output: Output) -> Va
     return value
 
 
-def _measuring(source: Source, bounds: Sequence[Shape]) -> Callable[[Output], Shape]:
+def _shape_measurer(source: Source, bounds: Sequence[Shape]) -> Callable[[Output], Shape]:
     """Return a function that determines shapes by runs on inputs of the largest sizes."""
 
     def measure(output: Output) -> Shape:
@@ -170,7 +170,7 @@ class _Lowering:
 
         Raises: UnimplementedError: lite cannot compute some nodes; the message lists them.
         """
-        flow = FlowLowering(ordered(set(step.graph.nodes)), self._builder, self._node)
+        flow = FlowLowering(sort_nodes(set(step.graph.nodes)), self._builder, self._node)
         try:
             flow.run(step.fetches)
         except NotInLiteError as error:
@@ -225,7 +225,7 @@ class _Lowering:
         if kernel is None or kernel.asynchronous:
             return []
         try:
-            result = quietly(kernel.make(node, self._host), *operands)
+            result = call_quietly(kernel.make(node, self._host), *operands)
         except errors.OpError:
             return []  # the file will fail with it too, if it runs the node
         results = [

@@ -179,10 +179,10 @@ def join(lowered: Lowered) -> int:
     joined = 0
     for graph in lowered.graphs():
         matcher = Matcher(graph)
-        for place, op in reversed(list(enumerate(graph.ops))):  # larger functions come first
+        for position, op in reversed(list(enumerate(graph.ops))):  # larger functions come first
             result = _join(op, matcher) if len(op.outputs) == 1 else None
             if result is not None:
-                graph.ops[place] = result
+                graph.ops[position] = result
                 joined += 1
     if joined:
         drop_unread(lowered)  # so that each fused value has a single reader

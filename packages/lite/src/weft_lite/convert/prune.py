@@ -61,10 +61,10 @@ def _has_effect(op: Operation, lowered: Lowered) -> bool:
 
 def _narrow(op: Operation, lowered: Lowered, read: set[Value]) -> None:
     """Remove the results of a conditional that are not read."""
-    places = [index for index, value in enumerate(op.outputs) if value in read]
-    op.outputs = [op.outputs[place] for place in places]
+    kept_indices = [index for index, value in enumerate(op.outputs) if value in read]
+    op.outputs = [op.outputs[i] for i in kept_indices]
     for body in called_subgraphs(op, lowered):
-        body.outputs = [body.outputs[place] for place in places]
+        body.outputs = [body.outputs[i] for i in kept_indices]
 
 
 def _renumber(graph: Lowered, lowered: Lowered, lowereds: list[Lowered]) -> None:

@@ -51,11 +51,11 @@ MOVING: Final = SHARING | {OpKind.Pad}
 """Ops like those in SHARING that also use a constant number."""
 
 
-MOST_PRODUCTS: Final = 1 << 15
+MAX_PRODUCTS: Final = 1 << 15
 """Maximum number of products in one int8 result, so that with a bias up to 2^30 the sum fits int32.
 """
 
-MOST_BIAS: Final = {DataType.INT8: 1 << 30, DataType.INT16: 1 << 46}
+MAX_BIAS: Final = {DataType.INT8: 1 << 30, DataType.INT16: 1 << 46}
 """Maximum bias by type of activations; a channel with smaller weights gets a larger scale."""
 
 BIASES: Final = {DataType.INT8: np.int32, DataType.INT16: np.int64}
@@ -244,7 +244,7 @@ class Quantiser:
             elif op.kind is OpKind.Concat and self._can_quantize(op):
                 self._join(op)
             elif op.kind in SHARING and self._can_quantize(op):
-                self._sharing(op)
+                self._quantize_shared_scale(op)
             elif (
                 op.kind is OpKind.Pad
                 and self._can_quantize(op)
@@ -339,7 +339,7 @@ class Quantiser:
 
     def _multiplies(self, x: Value, other_operands: Sequence[Value], out: Value) -> bool:
         """Return True if a product has constant weights and its sums cannot overflow."""
-        limit = MOST_PRODUCTS if self._dtype is DataType.INT8 else MOST_BIAS[self._dtype]
+        limit = MAX_PRODUCTS if self._dtype is DataType.INT8 else MAX_BIAS[self._dtype]
         constants = [other.array for other in other_operands]
         return x.array is None and all(
             constant is not None and constant.size <= limit * out.shape[-1]
@@ -386,8 +386,10 @@ class Quantiser:
         """Measure the error of each quantized result, worst first; call `result` first."""
         pairs = [*self._computed_twins.items(), *((value, value) for value in self._hybrid)]
         source = self._source
-        exact = _giving(source.inputs, [value for value, _ in pairs], source.ops, source.bodies)
-        close = _giving(
+        exact = _write_with_outputs(
+            source.inputs, [value for value, _ in pairs], source.ops, source.bodies
+        )
+        close = _write_with_outputs(
             source.inputs, [counterpart for _, counterpart in pairs], self._ops, self._bodies
         )
         signal, error = np.zeros(len(pairs)), np.zeros(len(pairs))
@@ -456,7 +458,7 @@ class Quantiser:
         scale = FIXED[op.kind][self._dtype] if op.kind in FIXED else self._scale(out)
         self._add(op.kind, inputs, self._new_quantized_value(out, scale), op)
 
-    def _sharing(self, op: Operation) -> None:
+    def _quantize_shared_scale(self, op: Operation) -> None:
         """Quantize an op whose result shares the scale of its first operand."""
         first, (out,) = op.inputs[0], op.outputs
         assert first is not None
@@ -538,7 +540,7 @@ class Quantiser:
         limit = np.abs(matrix).max(axis=(0, 1), initial=0)
         # A large bias must fit, even if the weights of its channel are tiny.
         scales = np.maximum(
-            limit / 127, np.abs(offset) / (counterpart.scales[0] * MOST_BIAS[self._dtype])
+            limit / 127, np.abs(offset) / (counterpart.scales[0] * MAX_BIAS[self._dtype])
         )
         scales = np.where(scales > 1e-30, scales, 1.0).astype(np.float32)
         numbers = np.clip(np.rint(matrix / scales), -127, 127).astype(np.int8)
@@ -575,7 +577,7 @@ def _propagate(source: Lowered, inputs: Collection[Value]) -> set[Value]:
     return result
 
 
-def _giving(
+def _write_with_outputs(
     inputs: list[Value], outputs: list[Value], ops: list[Operation], bodies: list[Lowered]
 ) -> bytes:
     """Return the content of a file that has some values as outputs."""

@@ -30,7 +30,7 @@ _ROUNDS = 32
 """Maximum number of rounds; each finds the elements of a TensorArray, or the result of a run."""
 
 
-MOST_FOLDED: Final = 1024
+MAX_FOLDED_ELEMENTS: Final = 1024
 """Maximum number of elements of a constant whose value may determine a shape."""
 
 
@@ -164,7 +164,7 @@ class Shapes:
         if node.role is Role.ARGUMENT:
             self._placeholder(graph_def, name, node.outputs[0], self._pins[node.outputs[0].name])
             return
-        if node.role is Role.CONSTANT and np.size(node.attrs["value"]) > MOST_FOLDED:
+        if node.role is Role.CONSTANT and np.size(node.attrs["value"]) > MAX_FOLDED_ELEMENTS:
             self._placeholder(graph_def, name, node.outputs[0], np.shape(node.attrs["value"]))
             return
         copy = graph_def.node.add()

@@ -44,11 +44,11 @@ def shrink(lowered: Lowered, form: str) -> None:
     ops: list[Operation] = []
     for op in lowered.ops:
         for item in _expand_bodies(op, lowered):
-            places = range(len(item.inputs)) if form == "float16" else WEIGHTS.get(item.kind, ())
-            for place in places:
-                value = item.inputs[place]
+            positions = range(len(item.inputs)) if form == "float16" else WEIGHTS.get(item.kind, ())
+            for position in positions:
+                value = item.inputs[position]
                 if value is not None and is_large(value):
-                    item.inputs[place] = _floats(value, form, values, ops)
+                    item.inputs[position] = _floats(value, form, values, ops)
         ops.append(op)
     lowered.ops[:] = ops
 

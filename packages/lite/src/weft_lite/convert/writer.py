@@ -85,14 +85,14 @@ class Writer:
             list(value.shape) if open_sizes else [], size=size_of(value), quantization=quantization,
         )  # fmt: skip
         if value.storage is Storage.CONSTANT:
-            tensor.offset = self._place(value)
+            tensor.offset = self._constant_offset(value)
         else:
             tensor.offset = self._plan.offsets.get(value, 0)
         if value.storage is Storage.VARIABLE and value.array is not None:
-            tensor.has_initial, tensor.initial = 1, self._place(value)
+            tensor.has_initial, tensor.initial = 1, self._constant_offset(value)
         return tensor
 
-    def _place(self, value: Value) -> int:
+    def _constant_offset(self, value: Value) -> int:
         """Return the offset of a constant among the weights; equal constants are stored once."""
         assert value.array is not None
         content = value.array.tobytes()

@@ -138,19 +138,19 @@ def _read(table: type, data: bytes, start: int) -> Any:
     (size,) = struct.unpack_from("<H", data, vtable)
     values: dict[str, Any] = {}
     for slot, field in slots_of(table):
-        place = _place(data, vtable, size, slot)
-        if not place:
+        position = _field_position(data, vtable, size, slot)
+        if not position:
             continue
         kind = field.kind
         if isinstance(kind, tuple):
-            kind = kind[data[start + _place(data, vtable, size, slot - 1)] - 1]
+            kind = kind[data[start + _field_position(data, vtable, size, slot - 1)] - 1]
         values[field.name] = _read_value(
-            Field(field.name, kind, field.several), data, start + place
+            Field(field.name, kind, field.several), data, start + position
         )
     return table(**values)
 
 
-def _place(data: bytes, vtable: int, size: int, slot: int) -> int:
+def _field_position(data: bytes, vtable: int, size: int, slot: int) -> int:
     """Return the position of a field within a table, or 0 if the field is absent."""
     entry = 4 + 2 * slot
     return int(struct.unpack_from("<H", data, vtable + entry)[0]) if entry < size else 0

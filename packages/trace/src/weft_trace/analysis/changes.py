@@ -90,16 +90,16 @@ def match_events(index: StepIndex, change: Change, events: NDArray[np.intp]) -> 
     kinds = index.kinds[events]
     if change.target == "link":
         names = [link_names(index, lane) for lane in range(len(index.trace.lanes))]
-        is_named = _matching(names, change)[index.lanes[events]]
+        is_named = _match_names(names, change)[index.lanes[events]]
         is_kind = kinds == Kind.TRANSFER
     elif change.target == "task":
         names = [[short_task(p.name), p.name] for p in index.trace.processes]
-        is_named = _matching(names, change)[index.processes[events]]
+        is_named = _match_names(names, change)[index.processes[events]]
         is_kind = ~np.isin(kinds, (Kind.TRANSFER, Kind.RECEIVE, Kind.WAIT))
     else:
         nodes = index.trace.nodes
         names = [_names(nodes, i, change.target) for i in range(len(nodes))]
-        is_named = _matching(names, change)[index.nodes[events]]
+        is_named = _match_names(names, change)[index.nodes[events]]
         is_kind = np.isin(kinds, _KINDS.get(change.target, _KERNELS))
         if change.target == "wait" and change.pattern == "input":
             is_named = np.ones(len(events), bool)
@@ -119,7 +119,7 @@ def check_matches(index: StepIndex, changes: Sequence[Change]) -> None:
         raise TraceError(f"--{change.target} {change.pattern} matches nothing in the trace{hint}")
 
 
-def _matching(names: Sequence[Sequence[str]], change: Change) -> NDArray[np.bool_]:
+def _match_names(names: Sequence[Sequence[str]], change: Change) -> NDArray[np.bool_]:
     """Return, for each sequence of names, whether the pattern matches one of them."""
     known: dict[str, bool] = {}
 

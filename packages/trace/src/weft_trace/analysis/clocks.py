@@ -53,8 +53,8 @@ def estimate_offsets(trace: Trace, dependencies: Dependencies | None = None) -> 
         )
     offsets = []
     for process in range(len(trace.processes)):
-        high = _or_none(distances[0, process])
-        low = _or_none(-distances[process, 0])
+        high = _finite_or_none(distances[0, process])
+        low = _finite_or_none(-distances[process, 0])
         known = [bound for bound in (low, high) if bound is not None]
         offsets.append(ClockOffset(sum(known) // len(known) if known else 0, low, high))
     return offsets
@@ -92,7 +92,7 @@ def repair_clocks(trace: Trace) -> Trace:
     )
 
 
-def _or_none(distance: float) -> int | None:
+def _finite_or_none(distance: float) -> int | None:
     return int(distance) if np.isfinite(distance) else None
 
 

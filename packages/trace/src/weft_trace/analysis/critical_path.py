@@ -108,7 +108,7 @@ class _Walk:
 
     def run(self) -> CriticalPath:
         """Follow the path, and return it."""
-        event = self._last_before(self._span.end, -1)
+        event = self._find_last_before(self._span.end, -1)
         category = Category.PYTHON
         visited: set[int] = set()
         while event >= 0 and event not in visited and self._time > self._span.start:
@@ -170,7 +170,7 @@ class _Walk:
         index = self._index
         start = int(index.starts[event])
         if index.kinds[event] == Kind.PHASE:
-            return self._last_before(start, event), Category.PYTHON
+            return self._find_last_before(start, event), Category.PYTHON
         ready = int(index.trace.events["ready"][event])
         before = int(self._predecessors[event])
         if self._heads[event] != event:
@@ -181,7 +181,7 @@ class _Walk:
         if producer >= 0:
             return producer, Category.QUEUEING
         # A root: it waits for the phases before it, or for the request to run this task's part.
-        phase = self._last_before(ready, event, (Kind.PHASE,))
+        phase = self._find_last_before(ready, event, (Kind.PHASE,))
         is_local = phase >= 0 and index.processes[phase] == index.processes[event]
         return phase, Category.PYTHON if is_local else Category.WIRE
 
@@ -203,7 +203,7 @@ class _Walk:
         process = self._index.trace.processes[int(self._index.processes[event])]
         return 2 * process.clock_error
 
-    def _last_before(self, time: int, event: int, kinds: tuple[Kind, ...] = ()) -> int:
+    def _find_last_before(self, time: int, event: int, kinds: tuple[Kind, ...] = ()) -> int:
         """Return the event of the step that ended last before a time; -1 if there is none."""
         i = int(np.searchsorted(self._sorted_ends, time, "right")) - 1
         while i >= 0:

@@ -229,8 +229,8 @@ class _Pairs:
         if not self.count:
             return np.full(len(nodes), -1, np.int64)
         keys = iterations * self._num_nodes + nodes
-        places = np.minimum(np.searchsorted(self._keys, keys), self.count - 1)
-        return np.where((iterations >= 0) & (self._keys[places] == keys), places, -1)
+        positions = np.minimum(np.searchsorted(self._keys, keys), self.count - 1)
+        return np.where((iterations >= 0) & (self._keys[positions] == keys), positions, -1)
 
     def _make_slots(self, trace: Trace) -> None:
         has_events = np.zeros(self._num_nodes, bool)

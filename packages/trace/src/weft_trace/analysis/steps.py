@@ -82,9 +82,9 @@ class StepIndex:
         kinds = self.kinds[events]
         is_estimate = (self.trace.events["flags"][events] & Flag.ESTIMATED) != 0
         executions = events.compress(~np.isin(kinds, _PARTS) & ~is_estimate)
-        return executions.compress(~self._contain_others(executions))
+        return executions.compress(~self._mark_containers(executions))
 
-    def _contain_others(self, events: NDArray[np.intp]) -> NDArray[np.bool_]:
+    def _mark_containers(self, events: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Return which events are phases or checkpoints around other events of their thread."""
         kinds, lanes = self.kinds[events], self.lanes[events]
         starts, ends = self.starts[events], self.ends[events]

@@ -13,7 +13,7 @@ from weft_trace.schema import Kind
 
 _DIGITS: Final = re.compile(r"\d+")
 _SLOW: Final = 1.25
-_MOST_STEPS: Final = 2_000
+_MAX_STEPS: Final = 2_000
 
 
 class TaskSpeed(NamedTuple):
@@ -103,7 +103,7 @@ def measure_variation(index: StepIndex) -> list[Variation]:
                 int(np.quantile(durations, 0.9)),
                 int(durations.max()),
                 later[int(durations.argmax())],
-                _varying_ops(index, later[:_MOST_STEPS]),
+                _varying_ops(index, later[:_MAX_STEPS]),
             )
         )
     return sorted(result, key=lambda v: -v.median * v.num_steps)

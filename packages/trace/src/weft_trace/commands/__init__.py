@@ -41,7 +41,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         adder(action)
         run: _Run | None = action.get_default("run")
         if run is not None:
-            action.set_defaults(run=_catching(run))
+            action.set_defaults(run=_report_errors(run))
 
 
 def _load(entry: EntryPoint) -> Callable[[argparse.ArgumentParser], None]:
@@ -63,7 +63,7 @@ def _fail(reason: str) -> int:
     return _TROUBLE
 
 
-def _catching(run: _Run) -> _Run:
+def _report_errors(run: _Run) -> _Run:
     """Return a command that reports damaged files and wrong options in a line."""
 
     def run_command(arguments: argparse.Namespace) -> int:

@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
             source = read(path)
         except (OSError, SyntaxError, ValueError) as error:
             trouble += 1
-            sys.stdout.write(f"{_place(path, error)}: {_why(error)}\n")
+            sys.stdout.write(f"{_format_location(path, error)}: {_parse_failure(error)}\n")
             continue
         file_uses = source.uses()
         uses += file_uses
@@ -103,12 +103,12 @@ def _files(paths: Sequence[str]) -> Iterator[Path]:
             raise errors.NotFoundError(f"there is no file or folder {str(path)!r}")
 
 
-def _place(path: Path, error: Exception) -> str:
+def _format_location(path: Path, error: Exception) -> str:
     line = getattr(error, "lineno", None)
     return f"{path}:{line}" if line else str(path)
 
 
-def _why(error: Exception) -> str:
+def _parse_failure(error: Exception) -> str:
     text = getattr(error, "msg", None) or str(error)
     if "print" in text or "Missing parentheses" in text or "multiple exception types" in text:
         return f"{text}; this is Python 2; convert it to Python 3 with 2to3"

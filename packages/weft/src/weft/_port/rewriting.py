@@ -28,9 +28,9 @@ def rewrite_imports(source: Source) -> str:
     edits: list[Edit] = []
     for statement in ast.walk(source.tree):
         if isinstance(statement, ast.Import):
-            edits += _of_import(statement, source.text, starts)
+            edits += _edit_import(statement, source.text, starts)
         elif isinstance(statement, ast.ImportFrom) and is_tensorflow(statement):
-            edits += _of_from(statement, source.text, starts)
+            edits += _edit_from_import(statement, source.text, starts)
     text = source.text
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
@@ -49,7 +49,7 @@ def _offset(text: str, starts: list[int], line: int, column: int) -> int:
     return start + len(text[start:end].encode()[:column].decode(errors="ignore"))
 
 
-def _of_import(statement: ast.Import, text: str, starts: list[int]) -> Iterator[Edit]:
+def _edit_import(statement: ast.Import, text: str, starts: list[int]) -> Iterator[Edit]:
     for alias in statement.names:
         path = below_root(alias.name)
         if path is not None and alias.asname is not None:
@@ -63,13 +63,17 @@ def _of_import(statement: ast.Import, text: str, starts: list[int]) -> Iterator[
         yield start, start + len(alias.name), new
 
 
-def _of_from(statement: ast.ImportFrom, text: str, starts: list[int]) -> Iterator[Edit]:
-    place = _place(statement)
+def _edit_from_import(statement: ast.ImportFrom, text: str, starts: list[int]) -> Iterator[Edit]:
+    namespace = _common_namespace(statement)
     start = _offset(text, starts, statement.lineno, statement.col_offset)
     match = _FROM.match(text, start)
-    if place is not None and match is not None:
-        yield match.start(1), match.end(1), f"weft.{place}" if place else "weft"
-    elif (replacement := _whole(statement)) and statement.end_lineno and statement.end_col_offset:
+    if namespace is not None and match is not None:
+        yield match.start(1), match.end(1), f"weft.{namespace}" if namespace else "weft"
+    elif (
+        (replacement := _public_import(statement))
+        and statement.end_lineno
+        and statement.end_col_offset
+    ):
         yield (
             start,
             _offset(text, starts, statement.end_lineno, statement.end_col_offset),
@@ -77,7 +81,7 @@ def _of_from(statement: ast.ImportFrom, text: str, starts: list[int]) -> Iterato
         )
 
 
-def _whole(statement: ast.ImportFrom) -> str:
+def _public_import(statement: ast.ImportFrom) -> str:
     """Return an import of a private module's names from the public namespace, or "".
 
     A private module becomes its namespace, under the same name.
@@ -93,25 +97,25 @@ def _import_of(path: str, alias: ast.alias) -> str:
         return ""
     if is_module(public):
         return f"import weft{'.' if public else ''}{public} as {alias.asname or alias.name}"
-    place, _, name = public.rpartition(".")
+    namespace, _, name = public.rpartition(".")
     suffix = f" as {alias.asname}" if alias.asname else ""
-    return f"from weft{'.' if place else ''}{place} import {name}{suffix}"
+    return f"from weft{'.' if namespace else ''}{namespace} import {name}{suffix}"
 
 
-def _place(statement: ast.ImportFrom) -> str | None:
+def _common_namespace(statement: ast.ImportFrom) -> str | None:
     """Return the namespace that has all names that a statement imports, or None."""
     inside = below_root(statement.module or "") or ""
-    places = set()
+    namespaces = set()
     for alias in statement.names:
         path = f"{inside}.{alias.name}".lstrip(".")
         public = public_path(path)
         target = path if public is None else public
         if alias.name == "*":
-            places.add(inside)
+            namespaces.add(inside)
         elif path == "compat.v1":
             return "compat" if len(statement.names) == 1 else None
         elif target.rpartition(".")[2] != alias.name or look_up(0, target).missing:
             return None
         else:
-            places.add(target.rpartition(".")[0])
-    return places.pop() if len(places) == 1 else None
+            namespaces.add(target.rpartition(".")[0])
+    return namespaces.pop() if len(namespaces) == 1 else None

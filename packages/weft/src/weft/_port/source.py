@@ -252,7 +252,7 @@ class Source:
                 if (
                     isinstance(target, ast.Name)
                     and path
-                    and (is_module(path) or _found(path).missing)
+                    and (is_module(path) or _make_use(path).missing)
                 ):
                     self.names.setdefault(target.id, path)
 
@@ -311,12 +311,12 @@ def look_up(line: int, path: str) -> Use:
     """Return the remarks about a path below the root."""
     public = public_path(path)
     if public is not None:
-        use = _found(public)
+        use = _make_use(public)
         namespace = f"tf.{public}" if public else "tf"
         missing = "" if not use.missing else f", of which weft lacks tf.{use.name}"
         words = f"tensorflow.{path} is private; its public names are in {namespace}{missing}"
         return Use(line, path, words, use.missing, private=True)
-    use = _found(path)
+    use = _make_use(path)
     return Use(line, use.name, use.words, use.missing)
 
 
@@ -335,21 +335,21 @@ def public_module(path: str) -> str:
 
 
 @cache
-def _found(path: str) -> Use:
+def _make_use(path: str) -> Use:
     import weft
 
-    place: object = weft
+    target: object = weft
     prefix: list[str] = []
     words = ""
     for part in filter(None, path.split(".")):
-        if not isinstance(place, ModuleType | type):
+        if not isinstance(target, ModuleType | type):
             break  # an attribute of a value
         prefix.append(part)
         name = ".".join(prefix)
         try:
-            place = getattr(place, part)
+            target = getattr(target, part)
         except AttributeError as error:
-            hint = str(error).partition("; ")[2] if isinstance(place, ModuleType) else ""
+            hint = str(error).partition("; ")[2] if isinstance(target, ModuleType) else ""
             return Use(0, name, f"tf.{name} is not in weft{': ' if hint else ''}{hint}", True)
         except ModuleNotFoundError as error:
             return Use(0, name, f"tf.{name} is not installed: {error}", True)
@@ -363,7 +363,7 @@ def is_module(path: str) -> bool:
     """Return True if a path below the root is a namespace of weft."""
     import weft
 
-    place: object = weft
+    target: object = weft
     for part in filter(None, path.split(".")):
-        place = getattr(place, part, None)
-    return isinstance(place, ModuleType)
+        target = getattr(target, part, None)
+    return isinstance(target, ModuleType)

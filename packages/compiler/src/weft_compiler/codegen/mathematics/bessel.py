@@ -23,8 +23,8 @@ def _chebyshev(f: Formula, coefficients: Sequence[float], t: Value) -> Value:
 
 def _scaled(f: Formula, size: Value, small: Sequence[float], large: Sequence[float]) -> Value:
     near = _chebyshev(f, small, f.where(size > 8.0, 8.0, size) * 0.125)
-    given = f.where(size < 8.0, 8.0, size)
-    far = _chebyshev(f, large, 8.0 / given) / f.sqrt(given)
+    argument = f.where(size < 8.0, 8.0, size)
+    far = _chebyshev(f, large, 8.0 / argument) / f.sqrt(argument)
     return f.where(size > 8.0, far, near)
 
 
@@ -37,5 +37,5 @@ def bessel_i1e(f: Formula, x: Value) -> Value:
     """exp(-|x|) times the modified Bessel function of order 1, which is odd."""
     size = f.abs(x)
     value = _scaled(f, size, I1E_SMALL, I1E_LARGE)
-    found = f.where(size > 8.0, value, f.where(size > 8.0, 8.0, size) * value)
-    return f.where(f.nan(x), x, f.with_sign(found, x))
+    result = f.where(size > 8.0, value, f.where(size > 8.0, 8.0, size) * value)
+    return f.where(f.nan(x), x, f.copy_sign(result, x))

@@ -19,14 +19,14 @@ _HALF_PI: Final = (math.pi / 2, 6.123233995736766e-17)
 
 
 @functools.cache
-def two_over_pi(double: bool) -> tuple[int, ...]:
+def two_over_pi_words(double: bool) -> tuple[int, ...]:
     """Return a table of 64-bit words of 2 / pi, each starting 8 bits after the previous one."""
     bits = 8 * _WORDS[double] + 64
     one = 1 << (bits + 64)
     pi = 16 * _arctangent(5, one) - 4 * _arctangent(239, one)  # Machin's formula
     fraction = ((2 * one * one // pi) >> 64) >> _PADDING[double]
     return tuple(
-        (fraction >> (bits - 64 - 8 * at)) & ((1 << 64) - 1) for at in range(_WORDS[double])
+        (fraction >> (bits - 64 - 8 * index)) & ((1 << 64) - 1) for index in range(_WORDS[double])
     )
 
 
@@ -45,9 +45,9 @@ def _window(f: Formula, bits: Value, bias: int, mantissa: int) -> tuple[Value, V
     """Return the integer factor of x, and the index of the word of 2 / pi to start with."""
     scale = f.logical_shift(bits, mantissa) - bias
     fraction = (bits & ((1 << mantissa) - 1)) | (1 << mantissa)
-    place = scale >> 3
-    at = f.where(place < 0, f.like(place, 0), place)
-    return fraction << (scale & 7), at
+    position = scale >> 3
+    point = f.where(position < 0, f.like(position, 0), position)
+    return fraction << (scale & 7), point
 
 
 def _unsigned(f: Formula, x: Value) -> Value:
@@ -86,14 +86,14 @@ def _quarter(f: Formula, product: Value) -> tuple[Value, Value]:
 
 def _reduce_double(f: Formula, size: Value) -> tuple[Value, Value, Value]:
     """Return the quarter turns of a float64, and the remainder in two parts."""
-    table = f.table("weft.two_over_pi.f64", two_over_pi(True))
-    x, at = _window(f, f.bits_of(size), 1075 - 56, 52)
-    words = [f.entry(table, at + skip) for skip in (0, 8, 16)]
+    table = f.table("weft.two_over_pi.f64", two_over_pi_words(True))
+    x, point = _window(f, f.bits_of(size), 1075 - 56, 52)
+    words = [f.entry(table, point + skip) for skip in (0, 8, 16)]
     high, low = _high_product(f, x, words[1])
     below, _ = _high_product(f, x, words[2])
     low_all = low + below
-    n, rest = _quarter(f, x * words[0] + high + _carry(f, low_all, low))
-    pieces = [_signed(f, rest) * 2.0**-30, _unsigned(f, rest & 0xFFFFFFFF) * 2.0**-62]
+    n, remainder = _quarter(f, x * words[0] + high + _carry(f, low_all, low))
+    pieces = [_signed(f, remainder) * 2.0**-30, _unsigned(f, remainder & 0xFFFFFFFF) * 2.0**-62]
     pieces += [_unsigned(f, f.logical_shift(low_all, 32)) * 2.0**-94]
     pieces += [_unsigned(f, low_all & 0xFFFFFFFF) * 2.0**-126]
     first, error = f.two_sum(pieces[0], pieces[1])
@@ -107,18 +107,18 @@ def _reduce_double(f: Formula, size: Value) -> tuple[Value, Value, Value]:
 
 def _reduce_single(f: Formula, size: Value) -> tuple[Value, Value, Value]:
     """Return the quarter turns of a float32 and the remainder in two parts, via float64."""
-    table = f.table("weft.two_over_pi.f32", two_over_pi(False))
-    x, at = _window(f, f.convert("zext", f.bits_of(size), "i64"), 150 - 24, 23)
-    lower = x * f.logical_shift(f.entry(table, at + 8), 32)
-    n, rest = _quarter(f, x * f.entry(table, at) + f.logical_shift(lower, 32))
-    wide = _signed(f, rest) * 2.0**32 + _unsigned(f, rest & 0xFFFFFFFF)
+    table = f.table("weft.two_over_pi.f32", two_over_pi_words(False))
+    x, point = _window(f, f.convert("zext", f.bits_of(size), "i64"), 150 - 24, 23)
+    lower = x * f.logical_shift(f.entry(table, point + 8), 32)
+    n, remainder = _quarter(f, x * f.entry(table, point) + f.logical_shift(lower, 32))
+    wide = _signed(f, remainder) * 2.0**32 + _unsigned(f, remainder & 0xFFFFFFFF)
     wide = wide * (2.0**-62 * math.pi / 2)
     r = f.convert("fptrunc", wide, "float")
     lost = f.convert("fptrunc", wide - f.convert("fpext", r, "double"), "float")
     return f.convert("trunc", n, "i32"), r, lost
 
 
-def _reduced(f: Formula, x: Value) -> tuple[Value, Value, Value]:
+def _reduce_argument(f: Formula, x: Value) -> tuple[Value, Value, Value]:
     size = f.abs(x)
     n, r, lost = (_reduce_double if f.double else _reduce_single)(f, size)
     near = size < math.pi / 4
@@ -151,26 +151,26 @@ def _at_infinity(f: Formula, x: Value, result: Value) -> Value:
 
 def sin(f: Formula, x: Value) -> Value:
     """The sine."""
-    n, r, lost = _reduced(f, x)
-    found = f.where((n & 1).equals(0), _sine(f, r, lost), _cosine(f, r, lost))
-    found = f.where((n & 2).equals(0), found, -found)
+    n, r, lost = _reduce_argument(f, x)
+    result = f.where((n & 1).equals(0), _sine(f, r, lost), _cosine(f, r, lost))
+    result = f.where((n & 2).equals(0), result, -result)
     sign = f.bits_of(x) & (-1 << (63 if f.double else 31))
-    return _at_infinity(f, x, f.of_bits(f.bits_of(found) ^ sign))
+    return _at_infinity(f, x, f.of_bits(f.bits_of(result) ^ sign))
 
 
 def cos(f: Formula, x: Value) -> Value:
     """The cosine."""
-    n, r, lost = _reduced(f, x)
-    found = f.where((n & 1).equals(0), _cosine(f, r, lost), _sine(f, r, lost))
-    found = f.where(((n + 1) & 2).equals(0), found, -found)
-    return _at_infinity(f, x, found)
+    n, r, lost = _reduce_argument(f, x)
+    result = f.where((n & 1).equals(0), _cosine(f, r, lost), _sine(f, r, lost))
+    result = f.where(((n + 1) & 2).equals(0), result, -result)
+    return _at_infinity(f, x, result)
 
 
 def tan(f: Formula, x: Value) -> Value:
     """The tangent: sine divided by cosine."""
-    n, r, lost = _reduced(f, x)
+    n, r, lost = _reduce_argument(f, x)
     s, c = _sine(f, r, lost), _cosine(f, r, lost)
     even = (n & 1).equals(0)
-    found = f.where(even, s, -c) / f.where(even, c, s)
+    result = f.where(even, s, -c) / f.where(even, c, s)
     sign = f.bits_of(x) & (-1 << (63 if f.double else 31))
-    return _at_infinity(f, x, f.of_bits(f.bits_of(found) ^ sign))
+    return _at_infinity(f, x, f.of_bits(f.bits_of(result) ^ sign))

@@ -82,7 +82,7 @@ def _tail(f: Formula, x: Value) -> Value:
     )
 
 
-def _near(f: Formula, x: Value) -> Value:
+def _near_zero(f: Formula, x: Value) -> Value:
     return x * f.polynomial(x * x, _ERF)
 
 
@@ -90,23 +90,23 @@ def erf(f: Formula, x: Value) -> Value:
     """The error function."""
     size = f.abs(x)
     if not f.double:
-        return _single(f, size, x)
-    found = f.where(size < 1.0, _near(f, size), 1.0 - _tail(f, size))
-    return f.where(f.nan(x), x, f.with_sign(found, x))
+        return _float32_erf(f, size, x)
+    result = f.where(size < 1.0, _near_zero(f, size), 1.0 - _tail(f, size))
+    return f.where(f.nan(x), x, f.copy_sign(result, x))
 
 
-def _single(f: Formula, size: Value, x: Value) -> Value:
+def _float32_erf(f: Formula, size: Value, x: Value) -> Value:
     """The error function in float32: 1 - exp(log(erfc(x))), without divisions; 1 from 4 on."""
     square = size * size
     near = f.fma(size, f.polynomial(square, _NEAR_32), size)
     far = f.where(size > 4.0, 4.0, size)
     logarithm = f.fma(far, f.polynomial(far, _FAR_32), -far)
     tail = exponentials.exp(f, logarithm)
-    return f.with_sign(f.where(size < _SPLIT, near, 1.0 - tail), x)
+    return f.copy_sign(f.where(size < _SPLIT, near, 1.0 - tail), x)
 
 
 def erfc(f: Formula, x: Value) -> Value:
     """1 - erf(x)."""
     tail = _tail(f, f.abs(x))
     far = f.where(x < 0.0, 2.0 - tail, tail)
-    return f.where(f.nan(x), x, f.where(f.abs(x) < 0.5, 1.0 - _near(f, x), far))
+    return f.where(f.nan(x), x, f.where(f.abs(x) < 0.5, 1.0 - _near_zero(f, x), far))

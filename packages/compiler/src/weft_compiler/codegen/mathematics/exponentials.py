@@ -21,10 +21,10 @@ LOG2: Final = {  # the first part has enough trailing zeros that its products wi
 }
 
 
-def _reduced(f: Formula, x: Value) -> tuple[Value, Value, Value]:
+def _reduce_argument(f: Formula, x: Value) -> tuple[Value, Value, Value]:
     """Return n, the integer nearest to x / log 2, and r = x - n log 2 in two parts."""
     high, low = LOG2[f.double]
-    k, n = f.nearest(x * (1 / math.log(2)))
+    k, n = f.round_to_nearest(x * (1 / math.log(2)))
     first = f.fma(k, f.number(-high), x)
     lower = k * low
     r = first - lower
@@ -37,13 +37,13 @@ def _tail(f: Formula, r: Value) -> Value:
     return f.polynomial(r, [1 / math.factorial(k + 2) for k in range(terms)])
 
 
-def _limited(f: Formula, x: Value, low: float, high: float) -> Value:
+def _clamp(f: Formula, x: Value, low: float, high: float) -> Value:
     """Clamp a number; NaN is kept."""
     x = f.where(x > high, high, x)
     return f.where(x < low, low, x)
 
 
-def _ends(f: Formula) -> tuple[float, float]:
+def _exp_limits(f: Formula) -> tuple[float, float]:
     """Return the argument below which exp is 0, and the argument above which it is infinite."""
     return (-746.0, 710.0) if f.double else (-104.0, 89.0)
 
@@ -54,25 +54,25 @@ def exp(f: Formula, x: Value, halvings: int = 0, low: Value | None = None) -> Va
     Results that underflow are products with an exact 0: Intel processors take ten times as long for
     products that round to 0.
     """
-    least, most = _ends(f)
-    n, r, rest = _reduced(f, _limited(f, x, least, most + halvings))
-    above_one = r + f.fma(r * r, _tail(f, r), rest)
+    least, maximum = _exp_limits(f)
+    n, r, remainder = _reduce_argument(f, _clamp(f, x, least, maximum + halvings))
+    above_one = r + f.fma(r * r, _tail(f, r), remainder)
     if low is not None:
         above_one = above_one + f.fma(above_one, low, low)
     value = f.where(x < least, 0.0, above_one + 1.0)
-    return f.scaled(value, n - halvings if halvings else n)
+    return f.scale_by_power(value, n - halvings if halvings else n)
 
 
 def _expm1(f: Formula, x: Value, halvings: int = 0) -> Value:
     """(exp(x) - 1) / 2 ** halvings: 2**n ((1 - 2**-n) + r + t), the sum in two parts."""
     low = -44.0 if f.double else -20.0
-    n, r, rest = _reduced(f, _limited(f, x, low, _ends(f)[1] + halvings))
-    t = f.fma(r * r, _tail(f, r), f.fma(rest, r, rest))
+    n, r, remainder = _reduce_argument(f, _clamp(f, x, low, _exp_limits(f)[1] + halvings))
+    t = f.fma(r * r, _tail(f, r), f.fma(remainder, r, remainder))
     half = n >> 1
     inverse = f.power_of_two(-half) * f.power_of_two(half - n)
     total, error = f.two_sum(1.0 - inverse, r)
     value = total + (t + error)
-    return f.scaled(value, n - halvings if halvings else n)
+    return f.scale_by_power(value, n - halvings if halvings else n)
 
 
 def expm1(f: Formula, x: Value) -> Value:
@@ -86,11 +86,11 @@ def _square_of_exp_and_one(f: Formula, x: Value) -> Value:
     The terms of exp(2 r) are added in pairs, which have fewer dependencies than Horner's rule.
     """
     high, low = LOG2[f.double]
-    k, n = f.nearest(x * (2 / math.log(2)))
+    k, n = f.round_to_nearest(x * (2 / math.log(2)))
     r = f.fma(k, f.number(-low / 2), f.fma(k, f.number(-high / 2), x))
     square = r * r
-    terms = [2.0 ** (at + 2) / math.factorial(at + 2) for at in range(6)]
-    pairs = [f.polynomial(r, terms[at : at + 2]) for at in (0, 2, 4)]
+    terms = [2.0 ** (index + 2) / math.factorial(index + 2) for index in range(6)]
+    pairs = [f.polynomial(r, terms[index : index + 2]) for index in (0, 2, 4)]
     tail = f.fma(f.fma(pairs[2], square, pairs[1]), square, pairs[0])
     scale = f.power_of_two(n)
     return f.fma(f.fma(square, tail, r + r), scale, scale + 1.0)
@@ -114,15 +114,15 @@ def tanh(f: Formula, x: Value) -> Value:
     For float32 it is 1 - 2 / (exp(2 |x|) + 1), and near 0 a polynomial, in half the time.
     """
     size = f.abs(x)
-    most = 22.0 if f.double else 10.0
-    size = f.where(size > most, most, size)
+    maximum = 22.0 if f.double else 10.0
+    size = f.where(size > maximum, maximum, size)
     if not f.double:
         square = size * size
         near = f.fma(size * square, f.polynomial(square, _TANH), size)
         far = 1.0 - 2.0 / _square_of_exp_and_one(f, size)
-        return f.with_sign(f.where(size < 0.625, near, far), x)
+        return f.copy_sign(f.where(size < 0.625, near, far), x)
     t = _expm1(f, size + size)
-    return f.with_sign(f.where(size < 1e-8, size, t / (t + 2.0)), x)
+    return f.copy_sign(f.where(size < 1e-8, size, t / (t + 2.0)), x)
 
 
 def sinh(f: Formula, x: Value) -> Value:
@@ -130,7 +130,7 @@ def sinh(f: Formula, x: Value) -> Value:
     size = f.abs(x)
     h = _expm1(f, size, 1)
     over = f.where(h.equals(INF), 0.0, h / (h + h + 1.0))
-    return f.with_sign(f.where(size < 1e-8, size, h + over), x)
+    return f.copy_sign(f.where(size < 1e-8, size, h + over), x)
 
 
 def cosh(f: Formula, x: Value) -> Value:
@@ -154,19 +154,19 @@ def _series(f: Formula, s: Value) -> Value:
     return z * f.polynomial(z, [2 / (2 * k + 3) for k in range(terms)])
 
 
-def log_of(f: Formula, n: Value, m: Value, low: Value | None = None) -> Value:
+def log_sum(f: Formula, n: Value, m: Value, low: Value | None = None) -> Value:
     """n log 2 + log(m) + a small number."""
     high_two, low_two = LOG2[f.double]
     k = f.to_number(n)
     y = m - 1.0
     s = y / (y + 2.0)
     half = y * y * 0.5
-    rest = k * low_two if low is None else f.fma(k, f.number(low_two), low)
-    inner = f.fma(s, half + _series(f, s), rest)
+    remainder = k * low_two if low is None else f.fma(k, f.number(low_two), low)
+    inner = f.fma(s, half + _series(f, s), remainder)
     return f.fma(k, f.number(high_two), y - (half - inner))
 
 
-def _of_poles(f: Formula, x: Value, result: Value, pole: float) -> Value:
+def _fix_poles(f: Formula, x: Value, result: Value, pole: float) -> Value:
     """Replace the result of a logarithm at its pole, below it, at infinity and for NaN."""
     result = f.where(x.equals(INF), INF, result)
     result = f.where(x.equals(pole), -INF, result)
@@ -176,10 +176,10 @@ def _of_poles(f: Formula, x: Value, result: Value, pole: float) -> Value:
 def log(f: Formula, x: Value) -> Value:
     """The natural logarithm."""
     tiny = x < math.ldexp(1.0, 1 - f.bias)
-    given = f.where(tiny, x * 2.0 ** (f.mantissa + 2), x)
-    n, m = split(f, given)
+    argument = f.where(tiny, x * 2.0 ** (f.mantissa + 2), x)
+    n, m = split(f, argument)
     n = n - f.where(tiny, f.integer(f.mantissa + 2), f.integer(0))
-    return _of_poles(f, x, log_of(f, n, m), 0.0)
+    return _fix_poles(f, x, log_sum(f, n, m), 0.0)
 
 
 def log1p(f: Formula, x: Value) -> Value:
@@ -187,19 +187,19 @@ def log1p(f: Formula, x: Value) -> Value:
     u = x + 1.0
     lost = f.where(u >= 2.0, 1.0 - (u - x), x - (u - 1.0)) / u
     n, m = split(f, u)
-    result = f.where(f.abs(x) < 2.0 ** -(f.mantissa + 2), x, log_of(f, n, m, lost))
-    return _of_poles(f, x, result, -1.0)
+    result = f.where(f.abs(x) < 2.0 ** -(f.mantissa + 2), x, log_sum(f, n, m, lost))
+    return _fix_poles(f, x, result, -1.0)
 
 
 def asinh(f: Formula, x: Value) -> Value:
     """The inverse of the hyperbolic sine: log(1 + x + x**2 / (1 + sqrt(1 + x**2)))."""
     size = f.abs(x)
     large = size > 1e9
-    given = f.where(large, 1.0, size)
-    square = given * given
-    small = f.call("log1p", given + square / (f.sqrt(square + 1.0) + 1.0))
+    argument = f.where(large, 1.0, size)
+    square = argument * argument
+    small = f.call("log1p", argument + square / (f.sqrt(square + 1.0) + 1.0))
     far = f.call("log", size) + math.log(2)
-    return f.with_sign(f.where(large, far, small), x)
+    return f.copy_sign(f.where(large, far, small), x)
 
 
 def acosh(f: Formula, x: Value) -> Value:
@@ -213,4 +213,4 @@ def acosh(f: Formula, x: Value) -> Value:
 def atanh(f: Formula, x: Value) -> Value:
     """The inverse of the hyperbolic tangent: log1p(2 x / (1 - x)) / 2."""
     size = f.abs(x)
-    return f.with_sign(f.call("log1p", (size + size) / (1.0 - size)) * 0.5, x)
+    return f.copy_sign(f.call("log1p", (size + size) / (1.0 - size)) * 0.5, x)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from weft_compiler.codegen.rounding import rounded
+from weft_compiler.codegen.rounding import emit_rounding
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.writer import Writer, literal
 from weft_tensor import dtypes
@@ -73,8 +73,8 @@ class Value:
 
     def _compare(self, floating: str, integer: str, other: Value | float) -> Value:
         right = self.f.like(self, other)
-        how = f"fcmp {floating}" if self.floating else f"icmp {integer}"
-        return self.f.put("i1", f"{how} {self.kind} {self.name}, {right.name}")
+        instruction = f"fcmp {floating}" if self.floating else f"icmp {integer}"
+        return self.f.put("i1", f"{instruction} {self.kind} {self.name}, {right.name}")
 
     def __lt__(self, other: Value | float) -> Value:
         return self._compare("olt", "slt", other)
@@ -177,15 +177,15 @@ class Formula:
         """|x|."""
         return self._intrinsic("fabs", x)
 
-    def truncated(self, x: Value) -> Value:
+    def truncate(self, x: Value) -> Value:
         """Round towards zero and convert to an integer."""
-        return Value(self, x.kind, rounded(self.w, "trunc", x.kind, x.name, self.target))
+        return Value(self, x.kind, emit_rounding(self.w, "trunc", x.kind, x.name, self.target))
 
     def sqrt(self, x: Value) -> Value:
         """The square root."""
         return self._intrinsic("sqrt", x)
 
-    def with_sign(self, x: Value, y: Value) -> Value:
+    def copy_sign(self, x: Value, y: Value) -> Value:
         """Return x, which is not negative, with the sign of y.
 
         Computed on 64-bit integers: for results that are rounded to float16, LLVM would narrow y of
@@ -207,20 +207,20 @@ class Formula:
         return Value(self, "i1", literal(value, dtypes.bool_))
 
     def choose(
-        self, condition: Value, then: Callable[[], Value], otherwise: Callable[[], Value]
+        self, condition: Value, if_true: Callable[[], Value], if_false: Callable[[], Value]
     ) -> Value:
         """Branch: compute one of two values and not the other."""
         w = self.w
         labels, done = (w.label(), w.label()), w.label()
         w.branch(condition.name, *labels)
-        found: list[tuple[Value, str]] = []
-        for label, side in zip(labels, (then, otherwise), strict=True):
+        results: list[tuple[Value, str]] = []
+        for label, side in zip(labels, (if_true, if_false), strict=True):
             w.begin(label)
-            found.append((side(), w.block))
+            results.append((side(), w.block))
             w.go(done)
         w.begin(done)
-        kind = found[0][0].kind
-        return self.put(kind, f"phi {kind} " + ", ".join(f"[ {x.name}, %{b} ]" for x, b in found))
+        kind = results[0][0].kind
+        return self.put(kind, f"phi {kind} " + ", ".join(f"[ {x.name}, %{b} ]" for x, b in results))
 
     def repeat(
         self, first: Sequence[Value], turn: Callable[..., tuple[Value, Sequence[Value]]]
@@ -237,9 +237,9 @@ class Formula:
         w.go(head)
         w.begin(head)
         old = [Value(self, x.kind, w.name()) for x in first]
-        at = len(w.lines)
+        line_index = len(w.lines)
         again, new = turn(*old)
-        w.lines[at:at] = [
+        w.lines[line_index:line_index] = [
             f"  {x.name} = phi {x.kind} [ {start.name}, %{before} ], [ {end.name}, %{w.block} ]"
             for x, start, end in zip(old, first, new, strict=True)
         ]
@@ -261,13 +261,13 @@ class Formula:
         kind = "double" if x.kind == "i64" else "float"
         return self.put(kind, f"bitcast {x.kind} {x.name} to {kind}")
 
-    def logical_shift(self, x: Value, places: int | Value) -> Value:
+    def logical_shift(self, x: Value, indices: int | Value) -> Value:
         """Shift right, filling with zeros."""
-        return self.put(x.kind, f"lshr {x.kind} {x.name}, {self.like(x, places).name}")
+        return self.put(x.kind, f"lshr {x.kind} {x.name}, {self.like(x, indices).name}")
 
-    def convert(self, how: str, x: Value, kind: str) -> Value:
+    def convert(self, instruction: str, x: Value, kind: str) -> Value:
         """Convert a value to another type by an LLVM instruction."""
-        return self.put(kind, f"{how} {x.kind} {x.name} to {kind}")
+        return self.put(kind, f"{instruction} {x.kind} {x.name} to {kind}")
 
     def polynomial(self, x: Value, coefficients: Sequence[float]) -> Value:
         """Evaluate a polynomial by Horner's rule; the constant term comes first."""
@@ -276,7 +276,7 @@ class Formula:
             result = self.fma(result, x, self.number(coefficient))
         return result
 
-    def nearest(self, x: Value) -> tuple[Value, Value]:
+    def round_to_nearest(self, x: Value) -> tuple[Value, Value]:
         """Return the nearest integer as float and as integer, for |x| below 2 ** (mantissa - 1)."""
         magic = self.number(1.5 * 2.0**self.mantissa)
         moved = x + magic
@@ -291,7 +291,7 @@ class Formula:
         """Return 2 ** n for an integer in the exponent range of normal numbers."""
         return self.of_bits((n + self.bias) << self.mantissa)
 
-    def scaled(self, x: Value, n: Value) -> Value:
+    def scale_by_power(self, x: Value, n: Value) -> Value:
         """Return x * 2 ** n, which may underflow or overflow."""
         half = n >> 1
         return x * self.power_of_two(half) * self.power_of_two(n - half)
@@ -330,7 +330,7 @@ class Formula:
         self.constants[name] = f"@{name} = internal constant [{len(values)} x i64] [{listed}]"
         return f"@{name}"
 
-    def entry(self, table: str, at: Value) -> Value:
+    def entry(self, table: str, point: Value) -> Value:
         """Load an element of a table."""
-        address = self.w.put(f"getelementptr i64, ptr {table}, i64 {at.name}")
+        address = self.w.put(f"getelementptr i64, ptr {table}, i64 {point.name}")
         return self.put("i64", f"load i64, ptr {address}")

@@ -19,8 +19,8 @@ def _positive(f: Formula, x: Value) -> Value:
     """
     large = x >= float(_LARGE)
     near = f.where(large, 2.0, x)
-    whole, _ = f.nearest(near)
-    steps = f.where(whole < 2.0, 0.0, whole - 2.0)
+    full_count, _ = f.round_to_nearest(near)
+    steps = f.where(full_count < 2.0, 0.0, full_count - 2.0)
     product = f.number(1.0)
     for k in range(1, _LARGE - 1):
         product = product * f.where(steps >= float(k), near - float(k), 1.0)
@@ -30,52 +30,52 @@ def _positive(f: Formula, x: Value) -> Value:
     log = f.call("log", f.where(large, x, f.where(tiny, near, product)))
     from_above = series + log
     from_below = (series - f.call("log1p", f.where(below, z, 0.0))) - f.where(tiny, log, 0.0)
-    given = f.where(large, x, float(_LARGE))
-    inverse = 1.0 / given
+    argument = f.where(large, x, float(_LARGE))
+    inverse = 1.0 / argument
     tail = f.fma(
         inverse, f.polynomial(inverse * inverse, STIRLING), f.number(0.5 * math.log(2 * math.pi))
     )
-    stirling = f.fma(given - 0.5, log - 1.0, tail - 0.5)
-    stirling = f.where(given.equals(math.inf), math.inf, stirling)
+    stirling = f.fma(argument - 0.5, log - 1.0, tail - 0.5)
+    stirling = f.where(argument.equals(math.inf), math.inf, stirling)
     return f.where(large, stirling, f.where(below, from_below, from_above))
 
 
 def _sine_of_pi(f: Formula, x: Value) -> Value:
     """|sin(pi x)|, exact at integers."""
     large = f.abs(x) > 2.0**50
-    given = f.where(large, 0.0, x)
-    whole, _ = f.nearest(given)
-    return f.call("sin", f.abs(given - whole) * math.pi)
+    argument = f.where(large, 0.0, x)
+    full_count, _ = f.round_to_nearest(argument)
+    return f.call("sin", f.abs(argument - full_count) * math.pi)
 
 
 def lgamma(f: Formula, x: Value) -> Value:
     """log(|gamma(x)|); infinite at 0 and the negative integers."""
     negative = x <= 0.0
-    found = _positive(f, f.where(negative, 1.0 - x, x))
+    result = _positive(f, f.where(negative, 1.0 - x, x))
     sine = _sine_of_pi(f, x)
     pole = sine.equals(0.0)
-    reflected = f.call("log", math.pi / f.where(pole, 1.0, sine)) - found
+    reflected = f.call("log", math.pi / f.where(pole, 1.0, sine)) - result
     reflected = f.where(pole, math.inf, reflected)
-    return f.where(f.nan(x), x, f.where(negative, reflected, found))
+    return f.where(f.nan(x), x, f.where(negative, reflected, result))
 
 
 def digamma(f: Formula, x: Value) -> Value:
     """The derivative of `lgamma`; NaN at 0 and the negative integers."""
     negative = x <= 0.0
-    given = f.where(negative, 1.0 - x, x)
-    at, shift = given, f.number(0.0)
+    argument = f.where(negative, 1.0 - x, x)
+    point, shift = argument, f.number(0.0)
     for _ in range(_LARGE):
-        low = at < float(_LARGE)
-        shift = shift + f.where(low, 1.0 / f.where(low, at, 1.0), 0.0)
-        at = f.where(low, at + 1.0, at)
-    inverse = 1.0 / (at * at)
-    series = f.fma(inverse, f.polynomial(inverse, DIGAMMA), 0.5 / at)
-    found = (f.call("log", at) - series) - shift
+        low = point < float(_LARGE)
+        shift = shift + f.where(low, 1.0 / f.where(low, point, 1.0), 0.0)
+        point = f.where(low, point + 1.0, point)
+    inverse = 1.0 / (point * point)
+    series = f.fma(inverse, f.polynomial(inverse, DIGAMMA), 0.5 / point)
+    result = (f.call("log", point) - series) - shift
     large = f.abs(x) > 2.0**50
     near = f.where(large, 0.0, x)
-    whole, _ = f.nearest(near)
-    rest = near - whole
-    pole = rest.equals(0.0)
-    tangent = f.call("tan", f.where(pole, 1.0, rest) * math.pi)
-    reflected = f.where(pole, math.nan, found - math.pi / tangent)
-    return f.where(f.nan(x), x, f.where(negative, reflected, found))
+    full_count, _ = f.round_to_nearest(near)
+    remainder = near - full_count
+    pole = remainder.equals(0.0)
+    tangent = f.call("tan", f.where(pole, 1.0, remainder) * math.pi)
+    reflected = f.where(pole, math.nan, result - math.pi / tangent)
+    return f.where(f.nan(x), x, f.where(negative, reflected, result))

@@ -42,11 +42,11 @@ def _finite(f: Formula, x: Value) -> Value:
 def _lower_series(f: Formula, a: Value, x: Value) -> Value:
     """P(a, x) by its power series, for x up to about a."""
 
-    def iterate(term: Value, total: Value, at: Value) -> tuple[Value, list[Value]]:
-        at = at + 1.0
-        term = term * x / at
+    def iterate(term: Value, total: Value, point: Value) -> tuple[Value, list[Value]]:
+        point = point + 1.0
+        term = term * x / point
         total = total + term
-        return term > total * 1e-17, [term, total, at]
+        return term > total * 1e-17, [term, total, point]
 
     first = 1.0 / a
     _, total, _ = f.repeat([first, first, a], iterate)
@@ -66,8 +66,8 @@ def _upper_fraction(f: Formula, a: Value, x: Value) -> Value:
         d = 1.0 / _away_from_zero(f, numerator * d + b)
         c = _away_from_zero(f, b + numerator / c)
         change = d * c
-        going = (f.abs(change - 1.0) > _SETTLED) & (k <= _MOST)
-        return going, [k, b, c, d, result * change]
+        continues = (f.abs(change - 1.0) > _SETTLED) & (k <= _MOST)
+        return continues, [k, b, c, d, result * change]
 
     b = x + 1.0 - a
     d = 1.0 / b
@@ -84,10 +84,10 @@ def _eta(f: Formula, a: Value, x: Value) -> tuple[Value, Value]:
     near = f.where(mu < -0.01, -0.01, f.where(mu > 0.01, 0.01, mu))
     series = near * near * f.polynomial(near, [(-1) ** k / k for k in range(2, 11)])
     usable = (mu > -1.0) & _finite(f, mu)
-    at = f.where(usable, mu, 1.0)
-    half = f.where(f.abs(mu) < 0.01, series, at - f.call("log1p", at))
+    point = f.where(usable, mu, 1.0)
+    half = f.where(f.abs(mu) < 0.01, series, point - f.call("log1p", point))
     half = f.where(usable, half, math.inf)
-    return f.with_sign(f.sqrt(half * 2.0), mu), half
+    return f.copy_sign(f.sqrt(half * 2.0), mu), half
 
 
 def _remainder(f: Formula, a: Value, eta: Value) -> tuple[Value, Value]:
@@ -102,9 +102,9 @@ def _uniform(f: Formula, a: Value, x: Value, upper: bool) -> Value:
     """P(a, x), or Q(a, x), for large a."""
     eta, half = _eta(f, a, x)
     z = eta * f.sqrt(a * 0.5)
-    rest = f.call("exp", -a * half) / f.sqrt(a * (2 * math.pi)) * _remainder(f, a, eta)[0]
-    found = f.call("erfc", z if upper else -z) * 0.5
-    return found + rest if upper else found - rest
+    remainder = f.call("exp", -a * half) / f.sqrt(a * (2 * math.pi)) * _remainder(f, a, eta)[0]
+    result = f.call("erfc", z if upper else -z) * 0.5
+    return result + remainder if upper else result - remainder
 
 
 def _uniform_slope(f: Formula, a: Value, x: Value) -> Value:
@@ -116,10 +116,10 @@ def _uniform_slope(f: Formula, a: Value, x: Value) -> Value:
     flat = f.abs(eta) < 1e-150
     root = f.where(flat | vanishes, 1.0, eta)
     factor, slope = _remainder(f, a, eta)
-    rest = factor * (log - 0.5 / a) - slope * f.where(flat, 1.0, mu / root) / a
+    remainder = factor * (log - 0.5 / a) - slope * f.where(flat, 1.0, mu / root) / a
     density = f.call("exp", -f.where(vanishes, 0.0, a * half)) / f.sqrt(a * (2 * math.pi))
-    found = -density * (f.where(flat, 1.0, log / root) + rest)
-    return f.where(vanishes, 0.0, found)
+    result = -density * (f.where(flat, 1.0, log / root) + remainder)
+    return f.where(vanishes, 0.0, result)
 
 
 # ------------------------------------------------------------------------ incomplete gamma
@@ -137,8 +137,10 @@ def _incomplete(f: Formula, a: Value, x: Value, upper: bool) -> Value:
         return 1.0 - lower if upper else lower
 
     def above() -> Value:
-        rest = f.choose(x.equals(math.inf), lambda: f.number(0.0), lambda: _upper_fraction(f, a, x))
-        return rest if upper else 1.0 - rest
+        remainder = f.choose(
+            x.equals(math.inf), lambda: f.number(0.0), lambda: _upper_fraction(f, a, x)
+        )
+        return remainder if upper else 1.0 - remainder
 
     valid = (a > 0.0) & (x >= 0.0) & _finite(f, a)
     return f.choose(valid, found, lambda: f.number(math.nan))
@@ -161,14 +163,14 @@ def _slope_by_series(f: Formula, s: Value, x: Value) -> Value:
         k: Value, term: Value, rate: Value, total: Value, scale: Value
     ) -> tuple[Value, list[Value]]:
         k = k + 1.0
-        at = s + k
-        term, rate = term * x / at, rate - 1.0 / at
+        point = s + k
+        term, rate = term * x / point, rate - 1.0 / point
         total = total + term * rate
         size = f.abs(total)
         scale = f.where(size > scale, size, scale)
         # The terms rise until s + k passes x.
-        going = (at < x) | (term * f.abs(rate) > scale * 1e-17)
-        return going, [k, term, rate, total, scale]
+        continues = (point < x) | (term * f.abs(rate) > scale * 1e-17)
+        return continues, [k, term, rate, total, scale]
 
     log, after = f.call("log", x), s + 1.0
     term = f.call("exp", s * log - x - f.call("lgamma", after))
@@ -192,10 +194,10 @@ def _slope_by_fraction(f: Formula, a: Value, x: Value) -> Value:
         change, change_slope = d_next * c_next, d_slope * c_next + d_next * c_slope
         slope = slope * change + result * change_slope
         result = result * change
-        settled = f.abs(change - 1.0) <= _SETTLED
-        settled = settled & (f.abs(change_slope * result) <= f.abs(slope) * _SETTLED)
-        going = ~settled & (k <= _MOST)
-        return going, [k, b, c_next, c_slope, d_next, d_slope, result, slope]
+        has_converged = f.abs(change - 1.0) <= _SETTLED
+        has_converged = has_converged & (f.abs(change_slope * result) <= f.abs(slope) * _SETTLED)
+        continues = ~has_converged & (k <= _MOST)
+        return continues, [k, b, c_next, c_slope, d_next, d_slope, result, slope]
 
     zero, b = f.number(0.0), x + 1.0 - a
     d = 1.0 / b
@@ -253,12 +255,12 @@ def _fraction(f: Formula, a: Value, b: Value, x: Value) -> Value:
 def _moderate(f: Formula, a: Value, b: Value, x: Value) -> Value:
     flip = x > (a + 1.0) / (a + b + 2.0)
     first, second = f.where(flip, b, a), f.where(flip, a, b)
-    at, rest = f.where(flip, 1.0 - x, x), f.where(flip, x, 1.0 - x)
-    log = first * f.call("log", at) + second * f.call("log", rest)
+    point, remainder = f.where(flip, 1.0 - x, x), f.where(flip, x, 1.0 - x)
+    log = first * f.call("log", point) + second * f.call("log", remainder)
     log = log + f.call("lgamma", a + b) - f.call("lgamma", a) - f.call("lgamma", b)
     part = f.call("exp", log) / first
     # If the factor vanishes, the fraction has no effect.
-    part = f.choose(part > 0.0, lambda: part * _fraction(f, first, second, at), lambda: part)
+    part = f.choose(part > 0.0, lambda: part * _fraction(f, first, second, point), lambda: part)
     return f.where(flip, 1.0 - part, part)
 
 
@@ -269,16 +271,16 @@ def _both_large(f: Formula, a: Value, b: Value, x: Value) -> Value:
     other = 1.0 - mean
     half = mean * f.call("log", x / mean) + other * f.call("log", (1.0 - x) / other)
     half = f.where(half < 0.0, -half, 0.0)
-    eta = f.with_sign(f.sqrt(half * 2.0), x - mean)
+    eta = f.copy_sign(f.sqrt(half * 2.0), x - mean)
     flat = f.abs(eta) < 1e-4
     spread = f.sqrt(mean * other)
     steep, away = f.where(flat, 1.0, eta), f.where(flat, 1.0, x - mean)
-    rest = f.where(flat, (1.0 - mean * 2.0) / (spread * 3.0), 1.0 / steep - spread / away)
-    most = 800.0 / total
-    density = f.call("exp", -total * f.where(half < most, half, most))
+    remainder = f.where(flat, (1.0 - mean * 2.0) / (spread * 3.0), 1.0 / steep - spread / away)
+    maximum = 800.0 / total
+    density = f.call("exp", -total * f.where(half < maximum, half, maximum))
     density = density / f.sqrt(total * (2 * math.pi))
-    found = f.call("erfc", -eta * f.sqrt(total * 0.5)) * 0.5 + rest * density
-    return f.where(found < 0.0, 0.0, f.where(found > 1.0, 1.0, found))
+    result = f.call("erfc", -eta * f.sqrt(total * 0.5)) * 0.5 + remainder * density
+    return f.where(result < 0.0, 0.0, f.where(result > 1.0, 1.0, result))
 
 
 def _by_gamma(f: Formula, few: Value, many: Value, log: Value, name: str) -> Value:

@@ -61,10 +61,10 @@ def asin(f: Formula, x: Value) -> Value:
     size = f.abs(x)
     near = size <= 0.5
     root, lost = _root(f, size)
-    given = f.where(near, size, root)
-    rest = _arcsine(f, given)
-    far = PI[0] / 2 - ((rest + lost) * 2.0 - PI[1] / 2 + root * 2.0)
-    return f.with_sign(f.where(near, size + rest, far), x)
+    argument = f.where(near, size, root)
+    remainder = _arcsine(f, argument)
+    far = PI[0] / 2 - ((remainder + lost) * 2.0 - PI[1] / 2 + root * 2.0)
+    return f.copy_sign(f.where(near, size + remainder, far), x)
 
 
 def acos(f: Formula, x: Value) -> Value:
@@ -72,11 +72,11 @@ def acos(f: Formula, x: Value) -> Value:
     size = f.abs(x)
     near = size <= 0.5
     root, lost = _root(f, size)
-    given = f.where(near, x, root)
-    rest = _arcsine(f, given)
-    middle = PI[0] / 2 - (x - (PI[1] / 2 - rest))
-    twice = (root + (rest + lost)) * 2.0
-    behind = PI[0] - (((rest + lost) * 2.0 - PI[1]) + root * 2.0)
+    argument = f.where(near, x, root)
+    remainder = _arcsine(f, argument)
+    middle = PI[0] / 2 - (x - (PI[1] / 2 - remainder))
+    twice = (root + (remainder + lost)) * 2.0
+    behind = PI[0] - (((remainder + lost) * 2.0 - PI[1]) + root * 2.0)
     return f.where(near, middle, f.where(x < 0.0, behind, twice))
 
 
@@ -95,19 +95,19 @@ def _angle(f: Formula, y: Value, x: Value) -> Value:
     exact = (product > 1e-280) | (product < -1e-280)  # otherwise the error is unknown
     lost = f.where(exact & (f.abs(lost) < 1.0), lost, 0.0)
     z = q * q
-    rest = f.fma(q * z, f.polynomial(z, _ATAN), lost)
+    remainder = f.fma(q * z, f.polynomial(z, _ATAN), lost)
     first, low = f.where(wide, PI[0] / 4, 0.0), f.where(wide, PI[1] / 4, 0.0)
     total, error = f.two_sum(first, q)
-    rest = rest + error + low
-    turned, more_error = f.two_sum(f.number(PI[0] / 2), -total)
-    return f.where(steep, turned + ((PI[1] / 2 - rest) + more_error), total + rest)
+    remainder = remainder + error + low
+    transposed, more_error = f.two_sum(f.number(PI[0] / 2), -total)
+    return f.where(steep, transposed + ((PI[1] / 2 - remainder) + more_error), total + remainder)
 
 
 def atan(f: Formula, x: Value) -> Value:
     """The arctangent."""
     size = f.abs(x)
     angle = _angle(f, f.where(size.equals(math.inf), 1e300, size), f.number(1.0))
-    return f.with_sign(f.where(f.nan(x), x, angle), x)
+    return f.copy_sign(f.where(f.nan(x), x, angle), x)
 
 
 def atan2(f: Formula, y: Value, x: Value) -> Value:
@@ -120,4 +120,4 @@ def atan2(f: Formula, y: Value, x: Value) -> Value:
     angle = f.where(high.equals(math.inf), PI[0] / 2, angle)
     behind = f.bits_of(x) < 0
     angle = f.where(behind, PI[0] - (angle - PI[1]), angle)
-    return f.where(f.nan(x) | f.nan(y), x + y, f.with_sign(angle, y))
+    return f.where(f.nan(x) | f.nan(y), x + y, f.copy_sign(angle, y))

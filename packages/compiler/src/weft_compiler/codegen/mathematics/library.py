@@ -67,16 +67,16 @@ _ARITY: Final = {
 
 def texts(used: Iterable[str], target: Target) -> list[str]:
     """Return the texts of functions and of all functions that they call, without duplicates."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     constants: dict[str, str] = {}
     waiting = sorted(used)
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found[name], calls, needs = _function(name, target)
+        if name not in names:
+            names[name], calls, needs = _function(name, target)
             constants.update(needs)
             waiting += sorted(calls)
-    return [*constants.values(), *found.values()]
+    return [*constants.values(), *names.values()]
 
 
 @functools.cache

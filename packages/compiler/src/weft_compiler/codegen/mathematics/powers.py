@@ -23,8 +23,8 @@ def _log(f: Formula, x: Value) -> tuple[Value, Value]:
     s_low = (((y - product) - error) - s * under_low) / under
     z, z_low = f.two_product(s, s)
     z_low = z_low + (s + s) * s_low
-    rest = z * f.polynomial(z, [1 / (2 * k + 5) for k in range(10)])
-    t, t_low = f.two_sum(f.number(_THIRD[0]), rest)
+    remainder = z * f.polynomial(z, [1 / (2 * k + 5) for k in range(10)])
+    t, t_low = f.two_sum(f.number(_THIRD[0]), remainder)
     t_low = t_low + _THIRD[1]
     p, p_low = f.two_product(z, t)
     p_low = p_low + z * t_low + z_low * t
@@ -40,27 +40,27 @@ def _log(f: Formula, x: Value) -> tuple[Value, Value]:
 
 def _is_odd(f: Formula, y: Value) -> tuple[Value, Value]:
     """Return two conditions: that a number is an integer, and that it is an odd integer."""
-    whole = f.truncated(y).equals(y)
+    full_count = f.truncate(y).equals(y)
     half = y * 0.5
-    return whole, whole & ~f.truncated(half).equals(half)
+    return full_count, full_count & ~f.truncate(half).equals(half)
 
 
-def _special(f: Formula, x: Value, y: Value, found: Value) -> Value:
+def _special(f: Formula, x: Value, y: Value, result: Value) -> Value:
     """Set the results of pow for special arguments: zeros, infinities, negative bases, NaN."""
     size = f.abs(x)
-    whole, odd = _is_odd(f, y)
+    full_count, odd = _is_odd(f, y)
     none, endless = size.equals(0.0), size.equals(math.inf)
-    found = f.where(none, f.where(y < 0.0, math.inf, f.number(0.0)), found)
-    found = f.where(endless, f.where(y < 0.0, 0.0, f.number(math.inf)), found)
+    result = f.where(none, f.where(y < 0.0, math.inf, f.number(0.0)), result)
+    result = f.where(endless, f.where(y < 0.0, 0.0, f.number(math.inf)), result)
     grows = f.put("i1", f"xor i1 {(size < 1.0).name}, {(y > 0.0).name}")
     limit = f.where(size.equals(1.0), 1.0, f.where(grows, math.inf, f.number(0.0)))
     unbounded = f.abs(y).equals(math.inf)
-    found = f.where(unbounded, limit, found)
+    result = f.where(unbounded, limit, result)
     negative = f.bits_of(x) < 0
-    found = f.where(negative & odd, -found, found)
-    no_number = (x < 0.0) & ~(whole | unbounded | endless)
-    found = f.where(no_number | f.nan(x) | f.nan(y), math.nan, found)
-    return f.where(x.equals(1.0) | y.equals(0.0), 1.0, found)
+    result = f.where(negative & odd, -result, result)
+    no_number = (x < 0.0) & ~(full_count | unbounded | endless)
+    result = f.where(no_number | f.nan(x) | f.nan(y), math.nan, result)
+    return f.where(x.equals(1.0) | y.equals(0.0), 1.0, result)
 
 
 def pow(f: Formula, x: Value, y: Value) -> Value:
@@ -76,4 +76,4 @@ def coarse_pow(f: Formula, x: Value, y: Value) -> Value:
     """x to the power of y for float32, by a logarithm with 53 bits."""
     size = f.abs(x)
     n, m = exponentials.split(f, size)
-    return _special(f, x, y, exponentials.exp(f, y * exponentials.log_of(f, n, m)))
+    return _special(f, x, y, exponentials.exp(f, y * exponentials.log_sum(f, n, m)))

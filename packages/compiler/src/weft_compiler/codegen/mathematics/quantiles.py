@@ -46,11 +46,11 @@ def erfinv(f: Formula, y: Value) -> Value:
     near = size <= 0.5
     inner = _central(f, f.where(near, size, 0.25))
     far = (1.0 - size) * 0.5
-    inside = size < 1.0
-    outer = _tail(f, f.where(near, 0.25, f.where(inside, far, 0.25))) * math.sqrt(0.5)
+    is_inside = size < 1.0
+    outer = _tail(f, f.where(near, 0.25, f.where(is_inside, far, 0.25))) * math.sqrt(0.5)
     ends = f.where(size.equals(1.0), math.inf, f.number(math.nan))
-    found = f.where(near, inner, f.where(inside, outer, ends))
-    return f.where(f.nan(y), y, f.with_sign(found, y))
+    result = f.where(near, inner, f.where(is_inside, outer, ends))
+    return f.where(f.nan(y), y, f.copy_sign(result, y))
 
 
 def ndtri(f: Formula, p: Value) -> Value:
@@ -60,8 +60,8 @@ def ndtri(f: Formula, p: Value) -> Value:
     near = size <= 0.25
     inner = _central(f, f.where(near, away + away, 0.25)) * math.sqrt(2)
     below = f.where(p > 0.5, 1.0 - p, p)
-    inside = below > 0.0
-    outer = _tail(f, f.where(near, 0.25, f.where(inside, below, 0.25)))
+    is_inside = below > 0.0
+    outer = _tail(f, f.where(near, 0.25, f.where(is_inside, below, 0.25)))
     ends = f.where(below.equals(0.0), math.inf, f.number(math.nan))
-    far = f.where(inside, outer, ends)
+    far = f.where(is_inside, outer, ends)
     return f.where(f.nan(p), p, f.where(near, inner, f.where(away < 0.0, -far, far)))

@@ -9,12 +9,12 @@ from weft_tensor.expansions import ZETA
 
 
 def _is_whole(f: Formula, x: Value) -> Value:
-    return x.equals(f.truncated(x))
+    return x.equals(f.truncate(x))
 
 
 def _half(f: Formula, x: Value) -> Value:
     """x modulo 2, for a non-negative integer x; NaN for infinity."""
-    return x - f.truncated(x * 0.5) * 2.0
+    return x - f.truncate(x * 0.5) * 2.0
 
 
 def _tail(f: Formula, s: Value, a: Value) -> Value:
@@ -36,33 +36,33 @@ def zeta_sum(f: Formula, s: Value, a: Value) -> Value:
     """
     enough = s * 0.5 + 12.0
 
-    def iterate(total: Value, at: Value, done: Value) -> tuple[Value, list[Value]]:
-        low = at < enough
-        term = f.where(low, f.call("pow", f.where(low, at, 1.0), -s), 0.0)
+    def iterate(total: Value, point: Value, done: Value) -> tuple[Value, list[Value]]:
+        low = point < enough
+        term = f.where(low, f.call("pow", f.where(low, point, 1.0), -s), 0.0)
         total = total + term
-        done = low & (at > 1.0) & (term * at <= total * 1e-18)
-        at = f.where(low, at + 1.0, at)
-        return (at < enough) & ~done, [total, at, done]
+        done = low & (point > 1.0) & (term * point <= total * 1e-18)
+        point = f.where(low, point + 1.0, point)
+        return (point < enough) & ~done, [total, point, done]
 
-    total, at, done = f.repeat([f.number(0.0), a, f.truth(False)], iterate)
-    over = done | at.equals(math.inf)
-    return f.choose(over, lambda: total, lambda: total + _tail(f, s, at))
+    total, point, done = f.repeat([f.number(0.0), a, f.truth(False)], iterate)
+    over = done | point.equals(math.inf)
+    return f.choose(over, lambda: total, lambda: total + _tail(f, s, point))
 
 
 def zeta(f: Formula, s: Value, q: Value) -> Value:
     """The Hurwitz zeta function; infinite at s = 1 and at poles, NaN where it is not real."""
-    whole, below = _is_whole(f, q), q <= 0.0
-    undefined = (s < 1.0) | (below & ~whole & ~_is_whole(f, s)) | f.nan(s) | f.nan(q)
-    infinite = s.equals(1.0) | (below & whole)
+    is_full, below = _is_whole(f, q), q <= 0.0
+    undefined = (s < 1.0) | (below & ~is_full & ~_is_whole(f, s)) | f.nan(s) | f.nan(q)
+    infinite = s.equals(1.0) | (below & is_full)
 
     def of_negative() -> Value:
         """Sum the terms at negative arguments, as a difference of sums at positive ones."""
-        count = 1.0 - f.truncated(q)
-        at = q + count
-        rest = 1.0 - at
-        folded = f.call("zeta_sum", s, rest) - f.call("zeta_sum", s, count + rest)
+        count = 1.0 - f.truncate(q)
+        point = q + count
+        remainder = 1.0 - point
+        folded = f.call("zeta_sum", s, remainder) - f.call("zeta_sum", s, count + remainder)
         folded = f.where(_half(f, s).equals(1.0), -folded, folded)
-        return f.call("zeta_sum", s, at) + folded
+        return f.call("zeta_sum", s, point) + folded
 
     def defined() -> Value:
         return f.choose(below, of_negative, lambda: f.call("zeta_sum", s, q))
@@ -79,7 +79,7 @@ def polygamma(f: Formula, order: Value, x: Value) -> Value:
     def higher() -> Value:
         factorial = f.call("exp", f.call("lgamma", order + 1.0))
         exact = factorial < 2.0**51
-        nearest, _ = f.nearest(f.where(exact, factorial, 1.0))
+        nearest, _ = f.round_to_nearest(f.where(exact, factorial, 1.0))
         factorial = f.where(exact, nearest, factorial)
         signed = f.where(_half(f, order).equals(0.0), -factorial, factorial)
         return signed * f.call("zeta", order + 1.0, x)

@@ -10,18 +10,18 @@ import numpy as np
 
 from weft_compiler.ir.expressions import INDEX, Expr, apply, cast, index, number, where
 from weft_compiler.ir.indices import (
-    clamped,
-    inside,
+    clamp_index,
+    is_inside,
     minus,
     modulo,
     over,
     plus,
-    reshaped,
+    reshape_indices,
     times,
-    unflattened,
+    unflatten_index,
 )
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.values import Requirement, Value, broadcast, computed, moved
+from weft_compiler.lower.values import Requirement, Value, broadcast, compute_value, move_elements
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Node
 from weft_graph.ops.slicing import index_of, masks_of
@@ -33,39 +33,39 @@ _MOST_PIECES: Final = 16
 """Maximal number of pieces that a region copies for its users; kernels return views instead."""
 
 
-@lowers("Reshape", "ExpandDims", known=(1,))
+@lowers("Reshape", "ExpandDims", known_operands=(1,))
 @lowers("Squeeze")
 def _reshape(op: Operation) -> Value:
     (x, *_), shape = op.inputs, op.shape()
-    return moved(
-        op.name, x, shape, lambda *position: reshaped(position, shape, x.shape), dense=True
+    return move_elements(
+        op.name, x, shape, lambda *position: reshape_indices(position, shape, x.shape), dense=True
     )
 
 
-@lowers("Transpose", "ConjugateTranspose", known=(1,))
+@lowers("Transpose", "ConjugateTranspose", known_operands=(1,))
 def _transpose(op: Operation) -> Value:
-    order = [int(axis) for axis in op.known(1)]
+    order = [int(axis) for axis in op.known_value(1)]
     back = [order.index(axis) for axis in range(len(order))]
-    return moved(
+    return move_elements(
         op.name, op.inputs[0], op.shape(), lambda *position: [position[axis] for axis in back]
     )
 
 
-@lowers("BroadcastTo", known=(1,))
+@lowers("BroadcastTo", known_operands=(1,))
 def _broadcast_to(op: Operation) -> Value:
     x = op.inputs[0]
-    return moved(op.name, x, op.shape(), lambda *position: broadcast(x.shape, position))
+    return move_elements(op.name, x, op.shape(), lambda *position: broadcast(x.shape, position))
 
 
-@lowers("Fill", known=(0,))
+@lowers("Fill", known_operands=(0,))
 def _fill(op: Operation) -> Value:
-    return moved(op.name, op.inputs[1], op.shape(), lambda *_: [])
+    return move_elements(op.name, op.inputs[1], op.shape(), lambda *_: [])
 
 
-@lowers("Tile", known=(1,))
+@lowers("Tile", known_operands=(1,))
 def _tile(op: Operation) -> Value:
     x = op.inputs[0]
-    return moved(
+    return move_elements(
         op.name,
         x,
         op.shape(),
@@ -73,12 +73,12 @@ def _tile(op: Operation) -> Value:
     )
 
 
-@lowers("ReverseV2", "Reverse", known=(1,))
+@lowers("ReverseV2", "Reverse", known_operands=(1,))
 def _reverse(op: Operation) -> Value:
     x = op.inputs[0]
     flags = op.node.type == "Reverse"
-    axes = np.flatnonzero(op.known(1)).tolist() if flags else op.axes()
-    return moved(
+    axes = np.flatnonzero(op.known_value(1)).tolist() if flags else op.axes()
+    return move_elements(
         op.name,
         x,
         x.shape,
@@ -94,47 +94,49 @@ def _box_operands(node: Node) -> tuple[int, ...]:
     return (1, 2) if sizes is None or (np.asarray(sizes) < 0).any() else (2,)
 
 
-@lowers("Slice", known=_box_operands)
+@lowers("Slice", known_operands=_box_operands)
 def _slice(op: Operation) -> Value:
     x, shape = op.inputs[0], op.shape()
     begin = constant_value(op.node.inputs[1])
     if begin is not None:
         first = np.asarray(begin).tolist()
-        return moved(op.name, x, shape, lambda *position: list(map(plus, position, first)))
-    places = [size - count + 1 for size, count in zip(x.shape, shape, strict=True)]
-    require(min(places, default=1) > 0, "the slice is larger than the tensor")
+        return move_elements(op.name, x, shape, lambda *position: list(map(plus, position, first)))
+    indices = [size - count + 1 for size, count in zip(x.shape, shape, strict=True)]
+    require(min(indices, default=1) > 0, "the slice is larger than the tensor")
     starts = [cast(op.inputs[1].at(index(axis)), INDEX) for axis in range(x.rank)]
-    result = moved(
+    result = move_elements(
         op.name,
         x,
         shape,
         lambda *position: [
-            i if count == 1 else plus(i, clamped(start, count))
-            for i, start, count in zip(position, starts, places, strict=True)
+            i if count == 1 else plus(i, clamp_index(start, count))
+            for i, start, count in zip(position, starts, indices, strict=True)
         ],
     )
-    result.requires = tuple([_starts_inside(*item) for item in zip(starts, places, strict=True)])
+    result.requires = tuple([_starts_inside(*item) for item in zip(starts, indices, strict=True)])
     return result
 
 
 def _starts_inside(start: Expr, count: int) -> Requirement:
     message = f"a slice that begins in [0, {count}) was required"
-    return Requirement((), lambda: inside(start, count), message)
+    return Requirement((), lambda: is_inside(start, count), message)
 
 
-@lowers("StridedSlice", known=(1, 2, 3))
+@lowers("StridedSlice", known_operands=(1, 2, 3))
 def _strided_slice(op: Operation) -> Value:
     x = op.inputs[0]
-    begin, end, strides = (op.known(operand).tolist() for operand in (1, 2, 3))
+    begin, end, strides = (op.known_value(operand).tolist() for operand in (1, 2, 3))
     parts = index_of(begin, end, strides, masks_of(op.node.attrs))
 
     def source(*position: Expr) -> list[Expr]:
-        return _sliced(parts, x.shape, position)
+        return _map_slice_indices(parts, x.shape, position)
 
-    return moved(op.name, x, op.shape(), source)
+    return move_elements(op.name, x, op.shape(), source)
 
 
-def _sliced(parts: Sequence[object], shape: Sequence[int], position: Sequence[Expr]) -> list[Expr]:
+def _map_slice_indices(
+    parts: Sequence[object], shape: Sequence[int], position: Sequence[Expr]
+) -> list[Expr]:
     """Map the indices of an element of a basic slice to those in the sliced tensor."""
     remaining, sizes = iter(position), iter(shape)
     named = sum(part is not None and part is not Ellipsis for part in parts)
@@ -156,46 +158,46 @@ def _sliced(parts: Sequence[object], shape: Sequence[int], position: Sequence[Ex
     return exprs
 
 
-@lowers("StridedSliceGrad", known=(0, 1, 2, 3))
+@lowers("StridedSliceGrad", known_operands=(0, 1, 2, 3))
 def _strided_slice_grad(op: Operation) -> Value:
     gradient, shape = op.inputs[4], op.shape()
-    begin, end, strides = (op.known(operand).tolist() for operand in (1, 2, 3))
+    begin, end, strides = (op.known_value(operand).tolist() for operand in (1, 2, 3))
     parts = index_of(begin, end, strides, masks_of(op.node.attrs))
 
     def element(*position: Expr) -> Expr:
-        result, conditions = _unsliced(parts, shape, position)
+        result, conditions = _unmap_slice_indices(parts, shape, position)
         if not gradient.size:
             return number(0, op.dtype())
-        place = list(map(clamped, result, gradient.shape))
+        place = list(map(clamp_index, result, gradient.shape))
         value = gradient.at(*place)
         for condition in conditions:
             value = where(condition, value, number(0, op.dtype()))
         return value
 
-    return computed(op.name, op.dtype(), shape, element)
+    return compute_value(op.name, op.dtype(), shape, element)
 
 
-@lowers("TensorStridedSliceUpdate", known=(1, 2, 3))
+@lowers("TensorStridedSliceUpdate", known_operands=(1, 2, 3))
 def _strided_slice_update(op: Operation) -> Value:
     x, value = op.inputs[0], op.inputs[4]
-    begin, end, strides = (op.known(operand).tolist() for operand in (1, 2, 3))
+    begin, end, strides = (op.known_value(operand).tolist() for operand in (1, 2, 3))
     parts = index_of(begin, end, strides, masks_of(op.node.attrs))
 
     def element(*position: Expr) -> Expr:
-        result, conditions = _unsliced(parts, x.shape, position)
+        result, conditions = _unmap_slice_indices(parts, x.shape, position)
         if not value.size:
             return x.at(*position)
         near = result[len(result) - value.rank :]
-        new = value.at(*map(clamped, near, value.shape))
+        new = value.at(*map(clamp_index, near, value.shape))
         for condition in conditions:
             new = where(condition, new, x.at(*position))
         return new
 
     require(value.rank <= x.rank + parts.count(None), "the value has more axes than the slice")
-    return computed(op.name, x.dtype, x.shape, element)
+    return compute_value(op.name, x.dtype, x.shape, element)
 
 
-def _unsliced(
+def _unmap_slice_indices(
     parts: Sequence[object], shape: Sequence[int], position: Sequence[Expr]
 ) -> tuple[list[Expr], list[Expr]]:
     """Map indices in a tensor to those in a basic slice, and return if they are inside it."""
@@ -215,7 +217,7 @@ def _unsliced(
             first, last, step = part.indices(size)
             distance = minus(i, first) if step > 0 else minus(first, i)
             exprs.append(over(distance, abs(step)))
-            conditions.append(inside(exprs[-1], len(range(first, last, step))))
+            conditions.append(is_inside(exprs[-1], len(range(first, last, step))))
             if abs(step) > 1:
                 conditions.append(apply("equal", modulo(distance, abs(step)), index(0)))
         else:
@@ -225,22 +227,22 @@ def _unsliced(
     return exprs, conditions
 
 
-def _joins_many(node: Node) -> str:
+def _many_inputs_reason(node: Node) -> str:
     axes = 0 if node.type == "Pack" else 1
     return _MANY_JOINED if len(node.inputs) - axes > _MOST_PARTS else ""
 
 
-@lowers("ConcatV2", known=(-1,), by_kernel=_joins_many)
-@lowers("Concat", known=(0,), by_kernel=_joins_many)
-@lowers("Pack", by_kernel=_joins_many)
+@lowers("ConcatV2", known_operands=(-1,), by_kernel=_many_inputs_reason)
+@lowers("Concat", known_operands=(0,), by_kernel=_many_inputs_reason)
+@lowers("Pack", by_kernel=_many_inputs_reason)
 def _concat(op: Operation) -> Value:
     stacks = op.node.type == "Pack"
     if stacks:
         parts, axis = op.inputs, int(op.attr("axis"))
     elif op.node.type == "ConcatV2":
-        parts, axis = op.inputs[:-1], int(op.known(len(op.inputs) - 1))
+        parts, axis = op.inputs[:-1], int(op.known_value(len(op.inputs) - 1))
     else:
-        parts, axis = op.inputs[1:], int(op.known(0))
+        parts, axis = op.inputs[1:], int(op.known_value(0))
     shape = op.shape()
     axis %= len(shape)
     ends = []
@@ -257,7 +259,7 @@ def _concat(op: Operation) -> Value:
             size = 1 if stacks else part.shape[axis]
             place = list(position[:axis])
             if not stacks:
-                place.append(clamped(minus(position[axis], end - size), size))
+                place.append(clamp_index(minus(position[axis], end - size), size))
             one = part.at(*place, *position[axis + 1 :])
             selected = apply("less", position[axis], index(end))
             result = one if result is None else where(selected, one, result)
@@ -266,27 +268,31 @@ def _concat(op: Operation) -> Value:
 
     require(sum(part.size > 0 for part in parts) <= _MOST_PARTS, _MANY_JOINED)
     if not math.prod(shape):
-        return computed(op.name, op.dtype(), shape, lambda *_: number(0, op.dtype()))
-    return computed(op.name, op.dtype(), shape, element)
+        return compute_value(op.name, op.dtype(), shape, lambda *_: number(0, op.dtype()))
+    return compute_value(op.name, op.dtype(), shape, element)
 
 
-def _gives_many(node: Node) -> str:
+def _many_outputs_reason(node: Node) -> str:
     return "its kernel returns views without copying" if len(node.outputs) > _MOST_PIECES else ""
 
 
-@lowers("Split", known=(0,), by_kernel=_gives_many)
-@lowers("SplitV", known=(1, 2), by_kernel=_gives_many)
-@lowers("Unpack", by_kernel=_gives_many)
+@lowers("Split", known_operands=(0,), by_kernel=_many_outputs_reason)
+@lowers("SplitV", known_operands=(1, 2), by_kernel=_many_outputs_reason)
+@lowers("Unpack", by_kernel=_many_outputs_reason)
 def _split(op: Operation) -> list[Value]:
     removes = op.node.type == "Unpack"
     x = op.inputs[1 if op.node.type == "Split" else 0]
-    axis = int(op.attr("axis")) if removes else int(op.known(0 if op.node.type == "Split" else 2))
+    axis = (
+        int(op.attr("axis"))
+        if removes
+        else int(op.known_value(0 if op.node.type == "Split" else 2))
+    )
     axis %= x.rank
     values = []
     first = 0
     for result in range(len(op.node.outputs)):
         shape = op.shape(result)
-        values.append(moved(f"{op.name}_{result}", x, shape, _part(axis, first, removes)))
+        values.append(move_elements(f"{op.name}_{result}", x, shape, _part(axis, first, removes)))
         first += 1 if removes else shape[axis]
     return values
 
@@ -302,26 +308,26 @@ def _part(axis: int, first: int, removes: bool) -> Callable[..., list[Expr]]:
     return source
 
 
-@lowers("Pad", "PadV2", known=(1,))
+@lowers("Pad", "PadV2", known_operands=(1,))
 def _pad(op: Operation) -> Value:
     x = op.inputs[0]
-    before = [int(row[0]) for row in op.known(1)]
+    before = [int(row[0]) for row in op.known_value(1)]
     filler = op.inputs[2].at() if op.node.type == "PadV2" else number(0, x.dtype)
 
     def element(*position: Expr) -> Expr:
         if not x.size:
             return filler
         place = list(map(minus, position, before))
-        result = x.at(*map(clamped, place, x.shape))
+        result = x.at(*map(clamp_index, place, x.shape))
         for axis, (i, size) in enumerate(zip(place, x.shape, strict=True)):
             if op.shape()[axis] != size:
-                result = where(inside(i, size), result, filler)
+                result = where(is_inside(i, size), result, filler)
         return result
 
-    return computed(op.name, x.dtype, op.shape(), element)
+    return compute_value(op.name, x.dtype, op.shape(), element)
 
 
-@lowers("OneHot", known=(1,))
+@lowers("OneHot", known_operands=(1,))
 def _one_hot(op: Operation) -> Value:
     indices, _, on, off = op.inputs
     axis = int(op.attr("axis")) % len(op.shape())
@@ -331,15 +337,17 @@ def _one_hot(op: Operation) -> Value:
         result = apply("equal", cast(selected, position[axis].dtype), position[axis])
         return where(result, on.at(), off.at())
 
-    return computed(op.name, op.dtype(), op.shape(), element)
+    return compute_value(op.name, op.dtype(), op.shape(), element)
 
 
-def _places_depend(node: Node) -> str:
-    known = all(constant_value(source) is not None for source in node.inputs[: node.attrs["N"]])
-    return "" if known else "the shapes of its results depend on values"
+def _unknown_positions_reason(node: Node) -> str:
+    known_value = all(
+        constant_value(source) is not None for source in node.inputs[: node.attrs["N"]]
+    )
+    return "" if known_value else "the shapes of its results depend on values"
 
 
-@lowers("DynamicStitch", "ParallelDynamicStitch", by_kernel=_places_depend)
+@lowers("DynamicStitch", "ParallelDynamicStitch", by_kernel=_unknown_positions_reason)
 def _stitch(op: Operation) -> Value:
     """Combine rows of several tensors at known positions; the last one wins at equal positions."""
     count, shape = int(op.attr("N")), op.shape()
@@ -347,7 +355,7 @@ def _stitch(op: Operation) -> Value:
     sources = np.full((shape[0], 2), -1)
     parts: list[Value] = []
     for part in range(count):
-        indices, data = op.known(part), op.inputs[count + part]
+        indices, data = op.known_value(part), op.inputs[count + part]
         require(
             data.shape == (*indices.shape, *shape[1:]),
             "the shapes of data and indices do not match",
@@ -365,8 +373,10 @@ def _stitch(op: Operation) -> Value:
             rows = math.prod(data.shape[: data.rank - len(position) + 1])
             if not data.size:
                 continue
-            place = unflattened(clamped(row, rows), data.shape[: data.rank - len(position) + 1])
+            place = unflatten_index(
+                clamp_index(row, rows), data.shape[: data.rank - len(position) + 1]
+            )
             result = where(apply("equal", own, index(part)), data.at(*place, *position[1:]), result)
         return result
 
-    return computed(op.name, op.dtype(), shape, element)
+    return compute_value(op.name, op.dtype(), shape, element)

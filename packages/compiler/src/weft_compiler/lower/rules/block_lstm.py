@@ -25,21 +25,28 @@ from weft_compiler.ir.expressions import (
     number,
     where,
 )
-from weft_compiler.ir.indices import clamped, minus, plus
+from weft_compiler.ir.indices import clamp_index, minus, plus
 from weft_compiler.ir.loops import Unique, fill, load, nest
 from weft_compiler.ir.program import Allocate, Body, Buffer, For, If, Let, Statement, Store
-from weft_compiler.lower.panels import packed
-from weft_compiler.lower.precision import widened
+from weft_compiler.lower.panels import pack_columns
+from weft_compiler.lower.precision import widen
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.block_rnn import (
     Cell,
-    Flow,
+    CellGradient,
     by_peephole,
     results,
     sigmoid,
 )
 from weft_compiler.lower.rules.reduction import reduce
-from weft_compiler.lower.values import Elements, Requirement, Value, Written, computed, moved
+from weft_compiler.lower.values import (
+    Elements,
+    Requirement,
+    StatementDefinition,
+    Value,
+    compute_value,
+    move_elements,
+)
 from weft_compiler.routines.gemm import MatmulPacked
 from weft_compiler.routines.selection import select_unpacked
 from weft_graph.ir.constant_value import constant_value
@@ -75,7 +82,7 @@ def _parts(op: Operation, value: Value) -> list[Value]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class _ForwardResult:
     """A forward result of all steps.
 
     Attributes:
@@ -92,12 +99,12 @@ class _Given:
         return load(memory[self.value], self.value.shape, [step, *among, b, j])
 
 
-def _given(value: Value) -> _Given:
+def _forward_result(value: Value) -> _ForwardResult:
     """Return a forward result; it is part of a larger buffer if this program computes it."""
     definition = value.definition
     if isinstance(definition, _Part) and definition.of.dtype is value.dtype:
-        return _Given(definition.of, definition.which)
-    return _Given(value, None)
+        return _ForwardResult(definition.of, definition.which)
+    return _ForwardResult(value, None)
 
 
 def _product(
@@ -144,13 +151,13 @@ class _Layer:
     def __init__(self, op: Operation, kind: str) -> None:
         self.op, self.name = op, op.name
         self.count, given = op.inputs[0], op.inputs[1:9]
-        self.given = [widened(op.name, x) for x in given]
+        self.given = [widen(op.name, x) for x in given]
         self.x, self.cs_prev, self.h_prev, self.w, *self.peepholes, self.bias = self.given
         (self.steps, self.batch, self.depth), self.width = self.x.shape, self.h_prev.shape[1]
         self.dtype = self.x.dtype
         self.cell = Cell.of(op, kind, self.width)
-        known = constant_value(op.node.inputs[0])
-        self.known = None if known is None else int(known)
+        known_value = constant_value(op.node.inputs[0])
+        self.known = None if known_value is None else int(known_value)
         self.row = (self.batch, self.width)
 
     def requirements(self) -> tuple[Requirement, ...]:
@@ -175,11 +182,13 @@ class _Layer:
             return None if self.known == self.steps else apply("less", step, index(self.known))
         return apply("less", step, cast(self.count.at(), INDEX) if count is None else count)
 
-    def guarded(self, step: Expr, memory: dict[Value, Buffer], then: Body, otherwise: Body) -> Body:
-        """Emit `then` for steps within the sequence and `otherwise` for those beyond it."""
+    def emit_guarded(
+        self, step: Expr, memory: dict[Value, Buffer], if_true: Body, if_false: Body
+    ) -> Body:
+        """Emit `if_true` for steps within the sequence and `if_false` for those beyond it."""
         count = None if self.known is not None else load(memory[self.count], (), ())
         there = self.there(step, count)
-        return then if there is None else (If(there, then, otherwise),)
+        return if_true if there is None else (If(there, if_true, if_false),)
 
     def within(self, value: Value) -> Value:
         """Set values beyond the sequence to zero, so that these steps have no effect."""
@@ -192,7 +201,7 @@ class _Layer:
             assert there is not None
             return where(there, value.at(*position), zero)
 
-        return computed(f"{value.name}_within", value.dtype, value.shape, element)
+        return compute_value(f"{value.name}_within", value.dtype, value.shape, element)
 
 
 @lowers("BlockLSTM", "BlockLSTMV2")
@@ -208,7 +217,7 @@ def _lstm(op: Operation) -> list[Value]:
         memory = dict(zip(operands, buffers, strict=True))
         return _Forward(layer, weights, unique, results, memory).body()
 
-    whole = Value(f"{op.name}_steps", layer.dtype, shape, Written(operands, write))
+    whole = Value(f"{op.name}_steps", layer.dtype, shape, StatementDefinition(operands, write))
     whole.requires = layer.requirements()
     return _parts(op, whole)
 
@@ -219,7 +228,7 @@ def _split_weights(layer: _Layer) -> list[Value]:
     if array is None or not depth or not array.size:
         return []
     parts = (array[:depth], array[depth:])
-    return [packed(f"{layer.w.name}_packed", layer.w, part) for part in parts]
+    return [pack_columns(f"{layer.w.name}_packed", layer.w, part) for part in parts]
 
 
 class _Writer:
@@ -297,7 +306,7 @@ class _Forward(_Writer):
             For(
                 iteration.name,
                 index(layer.steps),
-                layer.guarded(iteration, self.memory, self.step(iteration), overflow),
+                layer.emit_guarded(iteration, self.memory, self.step(iteration), overflow),
             ),
         )
 
@@ -305,16 +314,16 @@ class _Forward(_Writer):
         position = (index(step) if isinstance(step, int) else step, index(0), index(0))
         return Load(self.gates.dtype, self.gates.name, position)
 
-    def product(self, a: Load, which: int, c: Load, rows: int) -> Body:
+    def product(self, a: Load, kind: int, c: Load, rows: int) -> Body:
         """Emit the product of a's rows with their weights; that of the state is accumulated."""
         layer = self.layer
-        k, n = (layer.depth, layer.width)[which], 4 * layer.width
+        k, n = (layer.depth, layer.width)[kind], 4 * layer.width
         if self.weights:
-            weights = self.load(self.weights[which], 0, 0, 0)
-            call = MatmulPacked(a, weights, c, m=rows, n=n, k=k, a_row=k, c_row=n, accumulate=which)
+            weights = self.load(self.weights[kind], 0, 0, 0)
+            call = MatmulPacked(a, weights, c, m=rows, n=n, k=k, a_row=k, c_row=n, accumulate=kind)
             return (call,)
-        b = self.load(layer.w, which * layer.depth, 0)
-        return _product((a, b, c), (rows, n, k), (k, 1), (n, 1), bool(which))
+        b = self.load(layer.w, kind * layer.depth, 0)
+        return _product((a, b, c), (rows, n, k), (k, 1), (n, 1), bool(kind))
 
     def step(self, iteration: Expr) -> Body:
         """Emit one step of the layer."""
@@ -334,8 +343,8 @@ class _Forward(_Writer):
             given = Load(layer.dtype, self.gates.name, (iteration, b, column))
             return cell.biased(name, given, self.load(layer.bias, column))
 
-        def sees(name: str, state: Expr, which: int) -> Expr:
-            weight = self.load(layer.peepholes[which], j)
+        def sees(name: str, state: Expr, kind: int) -> Expr:
+            weight = self.load(layer.peepholes[kind], j)
             return self.name(name, sigmoid(cell.seen(gate(name), state, weight)))
 
         i, f = sees("i", before, 0), sees("f", before, 1)
@@ -362,20 +371,20 @@ def _lstm_grad(op: Operation) -> list[Value]:
     given = op.inputs[9:]
     shape = (layer.steps, *layer.row)
     require(all(item.shape == shape for item in given), "the shapes of its operands do not match")
-    *values, cs_grad, h_grad = [widened(op.name, item) for item in given]
-    back = _Backward(layer, [*map(_given, values)], cs_grad, h_grad)
+    *values, cs_grad, h_grad = [widen(op.name, item) for item in given]
+    back = _Backward(layer, [*map(_forward_result, values)], cs_grad, h_grad)
     rows, cell = back.value(), layer.cell
 
-    def state(name: str, which: int) -> Value:
-        return computed(
+    def state(name: str, kind: int) -> Value:
+        return compute_value(
             f"{op.name}_{name}",
             layer.dtype,
             layer.row,
-            lambda b, j: rows.at(layer.steps, b, plus(j, which * layer.width)),
+            lambda b, j: rows.at(layer.steps, b, plus(j, kind * layer.width)),
         )
 
     def gate(name: str) -> Value:
-        return computed(
+        return compute_value(
             f"{op.name}_to_{name}",
             layer.dtype,
             shape,
@@ -383,12 +392,12 @@ def _lstm_grad(op: Operation) -> list[Value]:
         )
 
     cells = layer.within(values[1])
-    before = layer.within(_behind(f"{op.name}_before", layer.cs_prev, cells))
+    before = layer.within(_previous_states(f"{op.name}_before", layer.cs_prev, cells))
     flows = [(gate("i"), before), (gate("f"), before), (gate("o"), cells)]
     by_peepholes = [
         by_peephole(f"{op.name}_{position}", cell, *flow) for position, flow in enumerate(flows)
     ]
-    all_steps = computed(
+    all_steps = compute_value(
         f"{op.name}_rows", layer.dtype, (layer.steps, layer.batch, 4 * layer.width), rows.at
     )
     by_bias = reduce(f"{op.name}_b", all_steps, [0, 1], "add")
@@ -398,14 +407,14 @@ def _lstm_grad(op: Operation) -> list[Value]:
     return results(op, [by_x, *states, by_w, *by_peepholes, by_bias])
 
 
-def _behind(name: str, first: Value, values: Value) -> Value:
+def _previous_states(name: str, first: Value, values: Value) -> Value:
     """Return the states before each step."""
 
     def element(t: Expr, *position: Expr) -> Expr:
-        earlier = values.at(clamped(minus(t, 1), values.shape[0]), *position)
+        earlier = values.at(clamp_index(minus(t, 1), values.shape[0]), *position)
         return where(apply("equal", t, index(0)), first.at(*position), earlier)
 
-    return computed(name, values.dtype, values.shape, element)
+    return compute_value(name, values.dtype, values.shape, element)
 
 
 def _by_inputs(layer: _Layer, rows: Value) -> Value:
@@ -421,7 +430,7 @@ def _by_inputs(layer: _Layer, rows: Value) -> Value:
         product = _product(views, (layer.steps * layer.batch, n, k), (k, 1), (1, k))
         return product or fill(unique, result, number(0, layer.dtype))
 
-    written = Written((rows, layer.w), write)
+    written = StatementDefinition((rows, layer.w), write)
     return Value(f"{layer.name}_x", layer.dtype, layer.x.shape, written)
 
 
@@ -454,13 +463,17 @@ def _by_weights(layer: _Layer, rows: Value, states: Value) -> Value:
             body += product(of_shown, depth, 1, (width, (steps - 1) * batch), True)
         return body
 
-    return Value(f"{layer.name}_w", layer.dtype, layer.w.shape, Written(operands, write))
+    return Value(
+        f"{layer.name}_w", layer.dtype, layer.w.shape, StatementDefinition(operands, write)
+    )
 
 
 def _as_step(first: Value) -> Value:
     """Return the initial state with a step axis of size 1 prepended."""
     shape = (1, *first.shape)
-    return moved(f"{first.name}_step", first, shape, lambda _, *position: position, dense=True)
+    return move_elements(
+        f"{first.name}_step", first, shape, lambda _, *position: position, dense=True
+    )
 
 
 class _Backward:
@@ -475,7 +488,7 @@ class _Backward:
     """
 
     def __init__(
-        self, layer: _Layer, values: Sequence[_Given], cs_grad: Value, h_grad: Value
+        self, layer: _Layer, values: Sequence[_ForwardResult], cs_grad: Value, h_grad: Value
     ) -> None:
         self.layer, self.values = layer, dict(zip(_GATES, values, strict=True))
         self.cs_grad, self.h_grad = cs_grad, h_grad
@@ -492,7 +505,9 @@ class _Backward:
                 return ()
             return self.body(unique, rows, dict(zip(operands, buffers, strict=True)))
 
-        value = Value(f"{layer.name}_gates", layer.dtype, shape, Written(operands, write))
+        value = Value(
+            f"{layer.name}_gates", layer.dtype, shape, StatementDefinition(operands, write)
+        )
         value.requires = layer.requirements()
         return value
 
@@ -529,8 +544,10 @@ class _Backward:
             unique, (layer.batch, n), lambda b, j: (Store(rows.name, (position, b, j), zero),)
         )
         # Clamped so that bounds can be proven if the number of steps varies.
-        step = Let(position.name, clamped(minus(layer.steps - 1, iteration), max(layer.steps, 1)))
-        iterations = (step, *layer.guarded(position, memory, there, overflow))
+        step = Let(
+            position.name, clamp_index(minus(layer.steps - 1, iteration), max(layer.steps, 1))
+        )
+        iterations = (step, *layer.emit_guarded(position, memory, there, overflow))
         return (
             *map(Allocate, states),
             *nest(unique, layer.row, begin),
@@ -554,7 +571,7 @@ class _Element(_Writer):
 
     def before(self, step: Expr, b: Expr, j: Expr) -> Expr:
         """Return the value of the cell before a step."""
-        layer, earlier = self.back.layer, clamped(minus(step, 1), self.back.layer.steps)
+        layer, earlier = self.back.layer, clamp_index(minus(step, 1), self.back.layer.steps)
         first = apply("equal", step, index(0))
         given = self.back.values["cs"].at(self.memory, earlier, b, j)
         return where(first, self.load(layer.cs_prev, b, j), given)
@@ -566,7 +583,7 @@ class _Element(_Writer):
             self.name(gate, self.back.values[gate].at(self.memory, *position))
             for gate in ("i", "f", "o", "ci", "co")
         )
-        flow = Flow(
+        flow = CellGradient(
             cell, (i, f, o, ci, co), [self.load(peephole, j) for peephole in layer.peepholes]
         )
         by_cs, by_h = (Load(state.dtype, state.name, (b, j)) for state in self.states)

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from weft_compiler.ir.expressions import Expr, add, apply, index, mul, number, where
-from weft_compiler.ir.indices import clamped, minus, plus
-from weft_compiler.lower.precision import rounded, widened
+from weft_compiler.ir.indices import clamp_index, minus, plus
+from weft_compiler.lower.precision import round_to, widen
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.matmul import product_of
 from weft_compiler.lower.rules.reduction import reduce
-from weft_compiler.lower.values import Value, computed
+from weft_compiler.lower.values import Value, compute_value
 
 _ORDER: Final = {"LSTMBlockCell": "icfo", "BlockLSTM": "icfo", "BlockLSTMV2": "ifco"}
 """The order of the gates; c is the cell input."""
 
 
-def _rest(x: Expr) -> Expr:
+def _one_minus(x: Expr) -> Expr:
     """Return 1 - x."""
     return apply("sub", number(1, x.dtype), x)
 
@@ -32,14 +32,14 @@ def sigmoid(x: Expr) -> Expr:
     return apply("div", one, add(one, apply("exp", apply("neg", x))))
 
 
-def _slope(gate: Expr) -> Expr:
+def _sigmoid_derivative(gate: Expr) -> Expr:
     """Return the derivative of a sigmoid from the sigmoid's value."""
-    return mul(gate, _rest(gate))
+    return mul(gate, _one_minus(gate))
 
 
-def _wide(op: Operation) -> list[Value]:
+def _widen_operands(op: Operation) -> list[Value]:
     """Return the operands, converted to float32 if they are narrower."""
-    return [widened(op.name, x) for x in op.inputs]
+    return [widen(op.name, x) for x in op.inputs]
 
 
 def _side_by_side(name: str, x: Value, h: Value) -> Value:
@@ -49,16 +49,16 @@ def _side_by_side(name: str, x: Value, h: Value) -> Value:
         return h if width else x
 
     def element(b: Expr, j: Expr) -> Expr:
-        of_x = x.at(b, clamped(j, depth))
-        of_h = h.at(b, clamped(minus(j, depth), width))
+        of_x = x.at(b, clamp_index(j, depth))
+        of_h = h.at(b, clamp_index(minus(j, depth), width))
         return where(apply("less", j, index(depth)), of_x, of_h)
 
-    return computed(f"{name}_rows", x.dtype, (x.shape[0], depth + width), element)
+    return compute_value(f"{name}_rows", x.dtype, (x.shape[0], depth + width), element)
 
 
 def results(op: Operation, values: Sequence[Value]) -> list[Value]:
     """Convert results to the element type of an op."""
-    return [rounded(op.name, value, op.dtype()) for value in values]
+    return [round_to(op.name, value, op.dtype()) for value in values]
 
 
 # ------------------------------------------------------------------------------------ cells
@@ -115,7 +115,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class CellGradient:
     """The backward pass of an LSTM step, for one element.
 
     Attributes:
@@ -131,20 +131,23 @@ class Flow:
     def to_o(self, h: Expr) -> Expr:
         """Return the gradient of the output gate."""
         _, _, o, _, co = self.step
-        return mul(h, mul(_slope(o), co))
+        return mul(h, mul(_sigmoid_derivative(o), co))
 
     def to_cell(self, cs: Expr, h: Expr, to_o: Expr) -> Expr:
         """Return the gradient of the cell after the step."""
         _, _, o, _, co = self.step
-        through = mul(h, mul(_rest(mul(co, co)), o))
+        through = mul(h, mul(_one_minus(mul(co, co)), o))
         return self.cell.seen(add(cs, through), to_o, self.weights[2])
 
     def to_gate(self, gate: str, to_cs: Expr, before: Expr) -> Expr:
         """Return the gradient of a gate from that of the cell after the step."""
         i, f, _, ci, _ = self.step
         if gate == "f":
-            return mul(mul(_slope(f), before), to_cs)
-        return mul(mul(_slope(i), ci) if gate == "i" else mul(_rest(mul(ci, ci)), i), to_cs)
+            return mul(mul(_sigmoid_derivative(f), before), to_cs)
+        return mul(
+            mul(_sigmoid_derivative(i), ci) if gate == "i" else mul(_one_minus(mul(ci, ci)), i),
+            to_cs,
+        )
 
     def to_before(self, to_cs: Expr, to_i: Expr, to_f: Expr) -> Expr:
         """Return the gradient of the cell before the step."""
@@ -156,7 +159,7 @@ class Flow:
 
 @lowers("LSTMBlockCell")
 def _lstm_cell(op: Operation) -> list[Value]:
-    x, cs_prev, h_prev, w, wci, wcf, wco, bias = _wide(op)
+    x, cs_prev, h_prev, w, wci, wcf, wco, bias = _widen_operands(op)
     shape, cell = h_prev.shape, Cell.of(op, op.node.type, h_prev.shape[1])
     rows = _side_by_side(op.name, x, h_prev)
     gates = product_of(f"{op.name}_gates", rows, w, (shape[0], 4 * shape[1]))
@@ -172,7 +175,7 @@ def _lstm_cell(op: Operation) -> list[Value]:
         return value(name, element)
 
     def value(name: str, element: Callable[..., Expr]) -> Value:
-        return computed(f"{op.name}_{name}", x.dtype, shape, element)
+        return compute_value(f"{op.name}_{name}", x.dtype, shape, element)
 
     i, f = sees("i", cs_prev, wci), sees("f", cs_prev, wcf)
     ci = value("ci", lambda *position: apply("tanh", gate("c", *position)))
@@ -186,14 +189,14 @@ def _lstm_cell(op: Operation) -> list[Value]:
 
 @lowers("LSTMBlockCellGrad")
 def _lstm_cell_grad(op: Operation) -> list[Value]:
-    _, cs_prev, h_prev, _, *weights, _, i, cs, f, o, ci, co, cs_grad, h_grad = _wide(op)
+    _, cs_prev, h_prev, _, *weights, _, i, cs, f, o, ci, co, cs_grad, h_grad = _widen_operands(op)
     shape, cell = h_prev.shape, Cell.of(op, "LSTMBlockCell", h_prev.shape[1])
     require(
         all(item.shape == shape for item in (i, cs, f, o, ci, co)),
         "the shapes of its operands do not match",
     )
 
-    def flow(*position: Expr) -> Flow:
+    def flow(*position: Expr) -> CellGradient:
         step = (
             i.at(*position),
             f.at(*position),
@@ -201,10 +204,10 @@ def _lstm_cell_grad(op: Operation) -> list[Value]:
             ci.at(*position),
             co.at(*position),
         )
-        return Flow(cell, step, [weight.at(position[-1]) for weight in weights])
+        return CellGradient(cell, step, [weight.at(position[-1]) for weight in weights])
 
     def value(name: str, element: Callable[..., Expr]) -> Value:
-        return computed(f"{op.name}_{name}", h_prev.dtype, shape, element)
+        return compute_value(f"{op.name}_{name}", h_prev.dtype, shape, element)
 
     def to_gate(gate: str) -> Value:
         return value(
@@ -231,14 +234,14 @@ def _lstm_cell_grad(op: Operation) -> list[Value]:
     def all_gates(b: Expr, j: Expr) -> Expr:
         width = shape[1]
         *others, result = [
-            gates[gate].at(b, clamped(minus(j, position * width), width))
+            gates[gate].at(b, clamp_index(minus(j, position * width), width))
             for position, gate in enumerate(cell.order)
         ]
         for position, other in reversed(list(enumerate(others))):
             result = where(apply("less", j, index((position + 1) * width)), other, result)
         return result
 
-    joined = computed(f"{op.name}_gates", h_prev.dtype, (shape[0], 4 * shape[1]), all_gates)
+    joined = compute_value(f"{op.name}_gates", h_prev.dtype, (shape[0], 4 * shape[1]), all_gates)
     flows = [(gates["i"], cs_prev), (gates["f"], cs_prev), (gates["o"], cs)]
     by_weights = [
         by_peephole(f"{op.name}_{position}", cell, *flow) for position, flow in enumerate(flows)
@@ -249,8 +252,8 @@ def _lstm_cell_grad(op: Operation) -> list[Value]:
 def by_peephole(name: str, cell: Cell, gate: Value, state: Value) -> Value:
     """Return the gradient of a gate's peephole weights: a sum over all axes except the last."""
     if not cell.sees:
-        return computed(name, gate.dtype, (cell.width,), lambda _: number(0, gate.dtype))
-    terms = computed(
+        return compute_value(name, gate.dtype, (cell.width,), lambda _: number(0, gate.dtype))
+    terms = compute_value(
         f"{name}_terms",
         gate.dtype,
         gate.shape,
@@ -261,11 +264,11 @@ def by_peephole(name: str, cell: Cell, gate: Value, state: Value) -> Value:
 
 @lowers("GRUBlockCell")
 def _gru_cell(op: Operation) -> list[Value]:
-    x, h, w_ru, w_c, b_ru, b_c = _wide(op)
+    x, h, w_ru, w_c, b_ru, b_c = _widen_operands(op)
     batch, width = h.shape
 
     def value(name: str, element: Callable[..., Expr]) -> Value:
-        return computed(f"{op.name}_{name}", x.dtype, h.shape, element)
+        return compute_value(f"{op.name}_{name}", x.dtype, h.shape, element)
 
     both = _side_by_side(op.name, x, h)
     gates = product_of(f"{op.name}_gates", both, w_ru, (batch, 2 * width))
@@ -293,7 +296,7 @@ def _gru_cell(op: Operation) -> list[Value]:
 
 @lowers("GRUBlockCellGrad")
 def _gru_cell_grad(op: Operation) -> list[Value]:
-    x, h, w_ru, w_c, _, _, r, u, c, d_h = _wide(op)
+    x, h, w_ru, w_c, _, _, r, u, c, d_h = _widen_operands(op)
     require(
         all(item.shape == h.shape for item in (r, u, c, d_h)),
         "the shapes of its operands do not match",
@@ -303,22 +306,22 @@ def _gru_cell_grad(op: Operation) -> list[Value]:
 
     def to_c(*position: Expr) -> Expr:
         new = c.at(*position)
-        return mul(d_h.at(*position), _rest(u.at(*position)), _rest(mul(new, new)))
+        return mul(d_h.at(*position), _one_minus(u.at(*position)), _one_minus(mul(new, new)))
 
-    d_c = computed(f"{op.name}_c", h.dtype, h.shape, to_c)
+    d_c = compute_value(f"{op.name}_c", h.dtype, h.shape, to_c)
     inner = product_of(f"{op.name}_inner", d_c, w_c, (batch, rows), transpose_b=True)
 
     def to_gates(b: Expr, j: Expr) -> Expr:
-        first, second = (b, clamped(j, width)), (b, clamped(minus(j, width), width))
+        first, second = (b, clamp_index(j, width)), (b, clamp_index(minus(j, width), width))
         through = inner.at(b, plus(depth, first[1]))
-        by_r = mul(mul(through, h.at(*first)), _slope(r.at(*first)))
+        by_r = mul(mul(through, h.at(*first)), _sigmoid_derivative(r.at(*first)))
         change = apply("sub", h.at(*second), c.at(*second))
-        by_u = mul(mul(d_h.at(*second), change), _slope(u.at(*second)))
+        by_u = mul(mul(d_h.at(*second), change), _sigmoid_derivative(u.at(*second)))
         return where(apply("less", j, index(width)), by_r, by_u)
 
-    d_gates = computed(f"{op.name}_gates", h.dtype, (batch, 2 * width), to_gates)
+    d_gates = compute_value(f"{op.name}_gates", h.dtype, (batch, 2 * width), to_gates)
     outer = product_of(f"{op.name}_outer", d_gates, w_ru, (batch, rows), transpose_b=True)
-    d_x = computed(
+    d_x = compute_value(
         f"{op.name}_x", h.dtype, x.shape, lambda b, j: add(inner.at(b, j), outer.at(b, j))
     )
 
@@ -327,4 +330,4 @@ def _gru_cell_grad(op: Operation) -> list[Value]:
         direct = mul(d_h.at(b, j), u.at(b, j))
         return add(direct, mul(inner.at(b, column), r.at(b, j)), outer.at(b, column))
 
-    return results(op, [d_x, computed(f"{op.name}_h", h.dtype, h.shape, to_h), d_c, d_gates])
+    return results(op, [d_x, compute_value(f"{op.name}_h", h.dtype, h.shape, to_h), d_c, d_gates])

@@ -17,15 +17,30 @@ from typing import Final
 import numpy as np
 
 from weft_compiler.ir.expressions import Expr, apply, index, number, where
-from weft_compiler.ir.indices import clamped, flattened, inside, minus, plus, times, unflattened
+from weft_compiler.ir.indices import (
+    clamp_index,
+    flatten_indices,
+    is_inside,
+    minus,
+    plus,
+    times,
+    unflatten_index,
+)
 from weft_compiler.ir.loops import Unique, fill, load, nest
 from weft_compiler.ir.program import FOR_KERNELS, Body, Buffer, If, Statement, Store
 from weft_compiler.layouts import PAIR, PANEL, Windows, pair_panels, panel_columns
-from weft_compiler.lower.panels import aligned, packed
-from weft_compiler.lower.precision import NARROW, rounded, widened
+from weft_compiler.lower.panels import align_array, pack_columns
+from weft_compiler.lower.precision import NARROW, round_to, widen
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.rules.matmul import sums_of
-from weft_compiler.lower.values import Requirement, Value, Written, computed, moved, reduced
+from weft_compiler.lower.rules.matmul import product_sums
+from weft_compiler.lower.values import (
+    Requirement,
+    StatementDefinition,
+    Value,
+    compute_value,
+    move_elements,
+    reduce_value,
+)
 from weft_compiler.lower.winograd import gradient_by_points, images_of, points_of
 from weft_compiler.routines.bfloat16 import ConvPairs, PackPairs, pack_pairs
 from weft_compiler.routines.selection import (
@@ -51,13 +66,13 @@ Shorter rows would leave tiles partly empty.
 """
 
 
-def by_kernel(node: Node) -> str:
+def kernel_reason(node: Node) -> str:
     """Return why the kernel is preferred for a convolution, or ""."""
     dtype = node.outputs[0].dtype
     return "" if dtype in _TYPES else f"there is no lowering rule for convolutions of {dtype.name}"
 
 
-def _repays(node: Node) -> bool:
+def _is_worth_compiling(node: Node) -> bool:
     """Return True if compiling a single convolution pays: its kernel copies all windows first."""
     return node.outputs[0].dtype in _TYPES
 
@@ -94,12 +109,12 @@ def axes_of(op: Operation, shape: Sequence[int], taps: Sequence[int]) -> list[Ax
     """
     layout = op.attr("data_format")
     explicit = op.attr("explicit_paddings") if "explicit_paddings" in op.node.attrs else ()
-    pads, found = pairs(explicit, len(layout)), []
+    pads, result = pairs(explicit, len(layout)), []
     for axis, k in zip(spatial_axes(layout), taps, strict=True):
         stride, dilation = op.attr("strides")[axis], op.attr("dilations")[axis]
         count, before, _ = slide(shape[axis], k, stride, dilation, op.attr("padding"), pads[axis])
-        found.append(Axis(count, k, stride, dilation, before))
-    return found
+        result.append(Axis(count, k, stride, dilation, before))
+    return result
 
 
 def channels_last(x: Value, layout: str) -> Value:
@@ -109,7 +124,7 @@ def channels_last(x: Value, layout: str) -> Value:
         return x
     order = [*range(axis), *range(axis + 1, rank), axis]
     shape = [x.shape[each] for each in order]
-    return moved(f"{x.name}_last", x, shape, lambda *at: (*at[:axis], at[-1], *at[axis:-1]))
+    return move_elements(f"{x.name}_last", x, shape, lambda *at: (*at[:axis], at[-1], *at[axis:-1]))
 
 
 def as_layout(x: Value, layout: str, name: str) -> Value:
@@ -118,23 +133,23 @@ def as_layout(x: Value, layout: str, name: str) -> Value:
     if axis == x.rank - 1:
         return x
     shape = (*x.shape[:axis], x.shape[-1], *x.shape[axis:-1])
-    return moved(name, x, shape, lambda *at: (*at[:axis], *at[axis + 1 :], at[axis]))
+    return move_elements(name, x, shape, lambda *at: (*at[:axis], *at[axis + 1 :], at[axis]))
 
 
 def _operand(op: Operation, x: Value) -> Value:
     """Prepare an operand for the routines: float16 is converted to float32."""
-    return widened(op.name, x) if x.dtype is dtypes.float16 else x
+    return widen(op.name, x) if x.dtype is dtypes.float16 else x
 
 
-def _rounded(op: Operation, x: Value, layout: str = "") -> Value:
+def _finalize_result(op: Operation, x: Value, layout: str = "") -> Value:
     """Convert a result to the type and the layout of an op."""
-    x = rounded(f"{x.name}_rounded", x, op.dtype())
+    x = round_to(f"{x.name}_rounded", x, op.dtype())
     return as_layout(x, layout, op.name) if layout else x
 
 
-@lowers("Conv2D", by_kernel=by_kernel, alone=_repays)
+@lowers("Conv2D", by_kernel=kernel_reason, compiles_alone=_is_worth_compiling)
 def _conv(op: Operation) -> Value:
-    x, filters = (_operand(op, each) for each in op.inputs)
+    x, filters = (_operand(op, operand) for operand in op.inputs)
     require(op.dtype() in _TYPES, f"a convolution of {op.dtype().name}")
     layout = op.attr("data_format")
     axes = axes_of(op, x.shape, filters.shape[:2])
@@ -143,14 +158,19 @@ def _conv(op: Operation) -> Value:
     windows = x.shape[0] * math.prod(axis.count for axis in axes)
     w = filters
     if should_pack_filters(windows, filters.constant is not None, filters.dtype):
-        w = _packed(filters, [range(k) for k in filters.shape[:2]])
-    found = _convolved(op, last, w, axes, filters.shape[3])
-    return _rounded(op, found, layout)
+        w = _pack_filters(filters, [range(k) for k in filters.shape[:2]])
+    result = _convolve(op, last, w, axes, filters.shape[3])
+    return _finalize_result(op, result, layout)
 
 
-@lowers("Conv2DBackpropInput", known=(0,), by_kernel=by_kernel, alone=_repays)
+@lowers(
+    "Conv2DBackpropInput",
+    known_operands=(0,),
+    by_kernel=kernel_reason,
+    compiles_alone=_is_worth_compiling,
+)
 def _by_input(op: Operation) -> Value:
-    filters, gradient = (_operand(op, each) for each in op.inputs[1:])
+    filters, gradient = (_operand(op, operand) for operand in op.inputs[1:])
     require(op.dtype() in _TYPES, f"a convolution of {op.dtype().name}")
     layout, (high, wide, channels, depth) = op.attr("data_format"), filters.shape
     axes = axes_of(op, op.shape(), (high, wide))
@@ -161,21 +181,21 @@ def _by_input(op: Operation) -> Value:
     require(last.shape == expected, "the shapes of its operands do not match")
     phases = [_phases(axis, size) for axis, size in zip(axes, sizes, strict=True)]
     if _is_sparse(phases, axes, last.dtype, channels):
-        return _rounded(op, _spread(op.name, last, filters, axes, shape), layout)
+        return _finalize_result(op, _spread(op.name, last, filters, axes, shape), layout)
     parts: list[Value | None] = []
     for y, x in product(*phases):
         if not y.taps or not x.taps:
             parts.append(None)  # no tap reaches these positions
             continue
-        w = _packed(filters, [y.taps, x.taps], transposed=True)
-        part = _convolved(op, last, w, [y.axis, x.axis], channels, "_part")
+        w = _pack_filters(filters, [y.taps, x.taps], transposed=True)
+        part = _convolve(op, last, w, [y.axis, x.axis], channels, "_part")
         if any(of.axis.has_margin(n) for of, n in zip((y, x), last.shape[1:3], strict=True)):
             part.requires = _all_finite(op, filters)
         parts.append(part)
     if len(parts) == 1 and parts[0] is not None:
-        return _rounded(op, parts[0], layout)
+        return _finalize_result(op, parts[0], layout)
     steps = [axis.stride for axis in axes]
-    return _rounded(op, _interleaved(op, shape, parts, steps), layout)
+    return _finalize_result(op, _interleave(op, shape, parts, steps), layout)
 
 
 def _all_finite(op: Operation, filters: Value) -> tuple[Requirement, ...]:
@@ -190,11 +210,11 @@ def _all_finite(op: Operation, filters: Value) -> tuple[Requirement, ...]:
         return ()
     zero = number(0, filters.dtype)
 
-    def vanishing(*at: Expr) -> Expr:
-        return apply("mul", filters.at(*at), zero)
+    def vanishing(*index: Expr) -> Expr:
+        return apply("mul", filters.at(*index), zero)
 
     axes = list(range(filters.rank))
-    total = reduced(f"{op.name}_finite", filters, axes, "add", zero, vanishing)
+    total = reduce_value(f"{op.name}_finite", filters, axes, "add", zero, vanishing)
     message = f"{FOR_KERNELS}filters that are not finite, beside a margin"
     return (Requirement((), lambda: apply("equal", total.at(), zero), message),)
 
@@ -216,7 +236,7 @@ def _phases(axis: Axis, size: int) -> list[_Phase]:
     """Return the phases of an axis, one for each position modulo the stride."""
     common = math.gcd(axis.stride, axis.dilation)
     step, dilation = axis.stride // common, axis.dilation // common
-    found = []
+    results = []
     for first in range(axis.stride):
         begin = first + axis.before
         reach = [k for k in range(axis.taps) if (begin - k * axis.dilation) % axis.stride == 0]
@@ -224,8 +244,8 @@ def _phases(axis: Axis, size: int) -> list[_Phase]:
         # The window that the last tap belongs to begins that tap's offset before the position.
         before = -((begin - taps[0] * axis.dilation) // axis.stride) if reach else 0
         count = len(range(first, size, axis.stride))
-        found.append(_Phase(taps, Axis(count, len(taps), 1, dilation, before)))
-    return found
+        results.append(_Phase(taps, Axis(count, len(taps), 1, dilation, before)))
+    return results
 
 
 def _is_sparse(
@@ -248,34 +268,38 @@ def _spread(
 
     def rows_of(x: Value, lead: Sequence[int]) -> Value:
         size = math.prod(lead)
-        return moved(
-            f"{x.name}_rows", x, (size, depth), lambda i, j: (*unflattened(i, lead), j), dense=True
+        return move_elements(
+            f"{x.name}_rows",
+            x,
+            (size, depth),
+            lambda i, j: (*unflatten_index(i, lead), j),
+            dense=True,
         )
 
     a, b = rows_of(gradient, windows), rows_of(filters, taps)
-    terms = sums_of(f"{name}_terms", a, b, (a.shape[0], b.shape[0]), transpose_b=True)
+    terms = product_sums(f"{name}_terms", a, b, (a.shape[0], b.shape[0]), transpose_b=True)
 
     def write(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
-        def add(n: Expr, *at: Expr) -> Body:
-            (*of_window, i, j), c = at[:-1], at[-1]
-            there, places = [], []
+        def add(n: Expr, *index: Expr) -> Body:
+            (*of_window, i, j), c = index[:-1], index[-1]
+            there, indices = [], []
             for window, tap, axis, size in zip(of_window, (i, j), axes, shape[1:3], strict=True):
                 sum_of = plus(times(window, axis.stride), times(tap, axis.dilation))
-                place = minus(sum_of, axis.before)
-                there.append(inside(place, size))
-                places.append(clamped(place, size))
-            term = [flattened((n, *of_window), windows), flattened((i, j, c), taps)]
+                position = minus(sum_of, axis.before)
+                there.append(is_inside(position, size))
+                indices.append(clamp_index(position, size))
+            term = [flatten_indices((n, *of_window), windows), flatten_indices((i, j, c), taps)]
             value = load(given, terms.shape, term)
-            added = Store(y.name, (n, *places, c), value, "add")
+            added = Store(y.name, (n, *indices, c), value, "add")
             return (If(apply("bit_and", *there), (added,)),)
 
         zeros = fill(unique, y, number(0, y.dtype))
         return (*zeros, *nest(unique, (*windows, *taps), add))
 
-    return Value(f"{name}_spread", terms.dtype, tuple(shape), Written((terms,), write))
+    return Value(f"{name}_spread", terms.dtype, tuple(shape), StatementDefinition((terms,), write))
 
 
-def _interleaved(
+def _interleave(
     op: Operation, shape: Sequence[int], parts: Sequence[Value | None], steps: Sequence[int]
 ) -> Value:
     """Interleave the parts of a tensor; part i holds every n-th row or column, starting at i."""
@@ -292,21 +316,28 @@ def _interleaved(
                 for first, size, step in zip(start, shape[1:3], steps, strict=True)
             ]
 
-            def store(*at: Expr, part: Value | None = part, start: tuple[int, ...] = start) -> Body:
-                places = [
+            def store(
+                *index: Expr, part: Value | None = part, start: tuple[int, ...] = start
+            ) -> Body:
+                indices = [
                     plus(times(i, step), first)
-                    for i, step, first in zip(at[1:3], steps, start, strict=True)
+                    for i, step, first in zip(index[1:3], steps, start, strict=True)
                 ]
-                value = zero if part is None else load(memory[id(part)], part.shape, at)
-                return (Store(y.name, (at[0], *places, at[3]), value),)
+                value = zero if part is None else load(memory[id(part)], part.shape, index)
+                return (Store(y.name, (index[0], *indices, index[3]), value),)
 
             body += nest(unique, (shape[0], *sizes, shape[3]), store)
         return body
 
-    return Value(f"{op.name}_whole", dtype, tuple(shape), Written(given, write))
+    return Value(f"{op.name}_whole", dtype, tuple(shape), StatementDefinition(given, write))
 
 
-@lowers("Conv2DBackpropFilter", known=(1,), by_kernel=by_kernel, alone=_repays)
+@lowers(
+    "Conv2DBackpropFilter",
+    known_operands=(1,),
+    by_kernel=kernel_reason,
+    compiles_alone=_is_worth_compiling,
+)
 def _by_filter(op: Operation) -> Value:
     require(op.dtype() in _TYPES, f"a convolution of {op.dtype().name}")
     layout, (high, wide, channels, depth) = op.attr("data_format"), op.shape()
@@ -318,7 +349,7 @@ def _by_filter(op: Operation) -> Value:
     of = windows_of(x, axes, depth, x.shape[0], axes[0].count)
     routine = select_filter_gradient(of, x.dtype, is_direct=op.direct)
     if issubclass(routine, WinogradGradient):
-        return _rounded(op, gradient_by_points(op, x, gradient, of))
+        return _finalize_result(op, gradient_by_points(op, x, gradient, of))
 
     def write(unique: Unique, y: Buffer, *buffers: Buffer) -> Sequence[Statement]:
         zeros = fill(unique, y, number(0, y.dtype))
@@ -342,21 +373,25 @@ def _by_filter(op: Operation) -> Value:
 
     transposed = (depth, high, wide, channels)
     dtype = dtypes.float32 if x.dtype is dtypes.bfloat16 else x.dtype
-    found = Value(f"{op.name}_turned", dtype, transposed, Written((x, gradient), write))
-    places = high * wide * channels
+    result = Value(
+        f"{op.name}_turned", dtype, transposed, StatementDefinition((x, gradient), write)
+    )
+    indices = high * wide * channels
 
     def transpose(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
         views = load(given, transposed, [index(0)] * 4), load(y, op.shape(), [index(0)] * 4)
-        call = Transpose(*views, rows=depth, columns=places, x_row=places, y_row=depth)
-        return (call,) if depth * places else ()
+        call = Transpose(*views, rows=depth, columns=indices, x_row=indices, y_row=depth)
+        return (call,) if depth * indices else ()
 
-    return _rounded(op, Value(op.name, dtype, op.shape(), Written((found,), transpose)))
+    return _finalize_result(
+        op, Value(op.name, dtype, op.shape(), StatementDefinition((result,), transpose))
+    )
 
 
 # ---------------------------------------------------------------------------- forward
 
 
-def _packed(filters: Value, taps: Sequence[range], transposed: bool = False) -> Value:
+def _pack_filters(filters: Value, taps: Sequence[range], transposed: bool = False) -> Value:
     """Pack filters as panels.
 
     Args:
@@ -364,7 +399,7 @@ def _packed(filters: Value, taps: Sequence[range], transposed: bool = False) -> 
       transposed: True to swap the channels of the input and the output.
     """
     if filters.dtype is dtypes.bfloat16:
-        return _packed_pairs(filters, taps, transposed)
+        return _pack_filter_pairs(filters, taps, transposed)
     columns = panel_columns(filters.dtype)
     channels, depth = filters.shape[:1:-1] if transposed else filters.shape[2:]
     panels = -(-depth // columns)
@@ -372,14 +407,14 @@ def _packed(filters: Value, taps: Sequence[range], transposed: bool = False) -> 
     if filters.constant is not None:
         array = filters.constant[np.ix_(*taps)]
         array = array.swapaxes(2, 3) if transposed else array
-        return packed(f"{filters.name}_packed", filters, array)
+        return pack_columns(f"{filters.name}_packed", filters, array)
 
     def element(p: Expr, i: Expr, j: Expr, c: Expr, o: Expr) -> Expr:
-        at = plus(times(p, columns), o)
+        position = plus(times(p, columns), o)
         if panels * columns == depth:
-            return filters.at(*_tap(taps, i, j), c, at)
-        there = apply("less", at, index(depth))
-        return where(there, filters.at(*_tap(taps, i, j), c, clamped(at, depth)), zero)
+            return filters.at(*_tap(taps, i, j), c, position)
+        there = apply("less", position, index(depth))
+        return where(there, filters.at(*_tap(taps, i, j), c, clamp_index(position, depth)), zero)
 
     def transpose(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
         """Transpose filters to panels; unused columns of the last panel stay undefined."""
@@ -390,45 +425,45 @@ def _packed(filters: Value, taps: Sequence[range], transposed: bool = False) -> 
             call = Transpose(*views, rows=count, columns=channels, x_row=channels, y_row=columns)
             return (call,)
 
-        whole, rest = divmod(depth, columns)
+        whole, remainder = divmod(depth, columns)
         body = nest(unique, (whole, *shape[1:3]), lambda p, i, j: call(p, i, j, columns))
-        if rest:
+        if remainder:
             last = index(whole)
-            body = (*body, *nest(unique, shape[1:3], lambda i, j: call(last, i, j, rest)))
+            body = (*body, *nest(unique, shape[1:3], lambda i, j: call(last, i, j, remainder)))
         return body if channels else ()
 
     zero, name = number(0, filters.dtype), f"{filters.name}_packed"
     if transposed:
-        return Value(name, filters.dtype, shape, Written((filters,), transpose))
-    return computed(name, filters.dtype, shape, element)
+        return Value(name, filters.dtype, shape, StatementDefinition((filters,), transpose))
+    return compute_value(name, filters.dtype, shape, element)
 
 
-def _tap(taps: Sequence[range], *at: Expr) -> list[Expr]:
+def _tap(taps: Sequence[range], *index: Expr) -> list[Expr]:
     """Map the position of a tap to that in the filter."""
-    return [plus(times(k, of.step), of.start) for k, of in zip(at, taps, strict=True)]
+    return [plus(times(k, of.step), of.start) for k, of in zip(index, taps, strict=True)]
 
 
-def _transposed(filters: Value, taps: Sequence[range]) -> Value:
+def _transpose_filters(filters: Value, taps: Sequence[range]) -> Value:
     """Select taps of filters, and swap the channels of input and output."""
     shape = (len(taps[0]), len(taps[1]), *filters.shape[:1:-1])
-    return moved(
+    return move_elements(
         f"{filters.name}_turned", filters, shape, lambda i, j, c, o: [*_tap(taps, i, j), o, c]
     )
 
 
-def _packed_pairs(filters: Value, taps: Sequence[range], transposed: bool) -> Value:
-    """Pack bfloat16 filters as panels of pairs; see `_packed`."""
+def _pack_filter_pairs(filters: Value, taps: Sequence[range], transposed: bool) -> Value:
+    """Pack bfloat16 filters as panels of pairs; see `_pack_filters`."""
     channels, depth = filters.shape[:1:-1] if transposed else filters.shape[2:]
     count = len(taps[0]) * len(taps[1])
     shape, name = pair_panels(depth, count * channels), f"{filters.name}_packed"
     if filters.constant is not None:
         array = filters.constant[np.ix_(*taps)]
         array = array.swapaxes(2, 3) if transposed else array
-        found = aligned(shape, array.dtype)
-        found[...] = pack_pairs(array.reshape(-1, depth))
-        return Value(name, filters.dtype, shape, constant=found)
+        result = align_array(shape, array.dtype)
+        result[...] = pack_pairs(array.reshape(-1, depth))
+        return Value(name, filters.dtype, shape, constant=result)
     if transposed and channels % PAIR:  # a pair would span two taps
-        filters, transposed = _transposed(filters, taps), False
+        filters, transposed = _transpose_filters(filters, taps), False
 
     def write(unique: Unique, panels: Buffer, given: Buffer) -> Sequence[Statement]:
         first = [index(0)] * 4
@@ -439,25 +474,25 @@ def _packed_pairs(filters: Value, taps: Sequence[range], transposed: bool) -> Va
             return (call,) if math.prod(filters.shape) else ()
 
         def tap(columns: int, p: Expr, i: Expr, j: Expr) -> Body:
-            places = _tap(taps, i, j)
+            indices = _tap(taps, i, j)
             row = times(plus(times(i, len(taps[1])), j), channels // PAIR)
             views = (
-                load(given, filters.shape, [*places, times(p, PANEL), index(0)]),
+                load(given, filters.shape, [*indices, times(p, PANEL), index(0)]),
                 load(panels, shape, [p, row, *first[2:]]),
             )
             return (PackPairs(*views, n=columns, k=channels, b_row=1, b_column=channels),)
 
-        whole, rest = divmod(depth, PANEL)
+        whole, remainder = divmod(depth, PANEL)
         body = nest(unique, (whole, *map(len, taps)), partial(tap, PANEL))
-        if rest:
-            last = partial(tap, rest, index(whole))
+        if remainder:
+            last = partial(tap, remainder, index(whole))
             body = (*body, *nest(unique, tuple(map(len, taps)), last))
         return body if channels else ()
 
-    return Value(name, filters.dtype, shape, Written((filters,), write))
+    return Value(name, filters.dtype, shape, StatementDefinition((filters,), write))
 
 
-def _convolved(
+def _convolve(
     op: Operation, x: Value, w: Value, axes: Sequence[Axis], depth: int, what: str = ""
 ) -> Value:
     """Convolve (N, H, W, C) with filters, packed or not: (N, H', W', depth)."""
@@ -465,7 +500,7 @@ def _convolved(
     of = windows_of(x, axes, depth, shape[0], shape[1])
     routine = select_convolution(of, x.dtype, is_packed=w.rank == 5, is_direct=op.direct)
     if issubclass(routine, Winograd):
-        return _by_points(name, x, w, axes, shape)
+        return _convolve_winograd(name, x, w, axes, shape)
 
     def write(unique: Unique, target: Buffer, *buffers: Buffer) -> Sequence[Statement]:
         if 0 in (*x.shape, *w.shape, *shape):
@@ -485,13 +520,13 @@ def _convolved(
         return call_by_rows(unique, shape, axes, call)
 
     dtype = dtypes.float32 if x.dtype is dtypes.bfloat16 else x.dtype
-    return Value(name, dtype, shape, Written((x, w), write))
+    return Value(name, dtype, shape, StatementDefinition((x, w), write))
 
 
-def _by_points(
+def _convolve_winograd(
     name: str, x: Value, w: Value, axes: Sequence[Axis], shape: tuple[int, ...]
 ) -> Value:
-    """Convolve by Winograd's algorithm; see `_convolved`."""
+    """Convolve by Winograd's algorithm; see `_convolve`."""
     points, images = points_of(w), images_of(shape[0], shape[1:3], w.shape[1])
 
     def write(unique: Unique, target: Buffer, *buffers: Buffer) -> Sequence[Statement]:
@@ -508,7 +543,7 @@ def _by_points(
 
         return call(index(0)) if images == shape[0] else nest(unique, shape[:1], call)
 
-    return Value(name, x.dtype, shape, Written((x, w, points), write))
+    return Value(name, x.dtype, shape, StatementDefinition((x, w, points), write))
 
 
 def call_by_rows(

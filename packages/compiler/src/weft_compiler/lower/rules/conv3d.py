@@ -13,14 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft_compiler.ir.expressions import Expr, Variable, number
-from weft_compiler.ir.indices import clamped, inside, minus, modulo, over, plus, times
+from weft_compiler.ir.indices import clamp_index, is_inside, minus, modulo, over, plus, times
 from weft_compiler.ir.loops import Unique, fill, load, nest
 from weft_compiler.ir.program import Body, Buffer, If, Let, Statement, Store
-from weft_compiler.lower.precision import rounded, widened
+from weft_compiler.lower.precision import round_to, widen
 from weft_compiler.lower.registry import Operation, lowers, require, rule_of
 from weft_compiler.lower.rules.conv import FEW, Axis, as_layout, axes_of, channels_last
 from weft_compiler.lower.rules.depthwise import MOST_TAPS
-from weft_compiler.lower.values import Value, Written, moved
+from weft_compiler.lower.values import StatementDefinition, Value, move_elements
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ops.windows import spatial_axes
@@ -29,19 +29,19 @@ from weft_tensor import dtypes
 Shape = tuple[int, ...]
 
 
-def _wide(op: Operation, operand: int) -> Value:
+def _widen(op: Operation, operand: int) -> Value:
     """Return a channels-last tensor, in float32 if it is narrower."""
-    return channels_last(widened(op.name, op.inputs[operand]), op.attr("data_format"))
+    return channels_last(widen(op.name, op.inputs[operand]), op.attr("data_format"))
 
 
 def _result(op: Operation, value: Value, layout: bool = True) -> Value:
     result = as_layout(value, op.attr("data_format"), op.name) if layout else value
-    return rounded(op.name, result, op.dtype())
+    return round_to(op.name, result, op.dtype())
 
 
 @lowers("Conv3D")
 def _conv(op: Operation) -> Value:
-    x, filters = _wide(op, 0), widened(op.name, op.inputs[1])
+    x, filters = _widen(op, 0), widen(op.name, op.inputs[1])
     of = _Slices.of(op, x.shape, filters.shape)
     require(x.shape[-1] == filters.shape[3], "the depths of the filter and the input differ")
     shape = (x.shape[0], *[axis.count for axis in of.axes], filters.shape[4])
@@ -50,35 +50,35 @@ def _conv(op: Operation) -> Value:
     return _result(op, _split(op.name, result, shape))
 
 
-@lowers("Conv3DBackpropInputV2", known=(0,))
+@lowers("Conv3DBackpropInputV2", known_operands=(0,))
 def _by_input(op: Operation) -> Value:
-    filters, gradient = widened(op.name, op.inputs[1]), _wide(op, 2)
-    shape = _last(op, op.shape())
+    filters, gradient = widen(op.name, op.inputs[1]), _widen(op, 2)
+    shape = _channels_last_shape(op, op.shape())
     of = _Slices.of(op, shape, filters.shape)
     _require_gradient(of, shape, gradient, filters.shape)
     rows = (of.images, *shape[2:4], of.axes[0].taps * shape[4])
-    given = (_sizes(op), _as_images(filters), _joined(gradient))
-    return _result(op, of.folded(of.by_images("Conv2DBackpropInput", rows, given)))
+    given = (_sizes(op), _as_images(filters), _join_slices(gradient))
+    return _result(op, of.fold_gradients(of.by_images("Conv2DBackpropInput", rows, given)))
 
 
-@lowers("Conv3DBackpropFilterV2", known=(1,))
+@lowers("Conv3DBackpropFilterV2", known_operands=(1,))
 def _by_filter(op: Operation) -> Value:
-    x, gradient, shape = _wide(op, 0), _wide(op, 2), op.shape()
+    x, gradient, shape = _widen(op, 0), _widen(op, 2), op.shape()
     of = _Slices.of(op, x.shape, shape)
     require(x.shape[-1] == shape[3], "the depths of the filter and the input differ")
     _require_gradient(of, x.shape, gradient, shape)
     taps, high, wide, channels, depth = shape
     flat = (high, wide, taps * channels, depth)
-    given = (of.seen(x, apart=True), _sizes(op), _joined(gradient, apart=True))
+    given = (of.seen(x, apart=True), _sizes(op), _join_slices(gradient, apart=True))
     result = of.by_images("Conv2DBackpropFilter", flat, given)
 
     def source(k: Expr, i: Expr, j: Expr, c: Expr, o: Expr) -> tuple[Expr, ...]:
         return i, j, plus(times(k, channels), c), o
 
-    return _result(op, moved(op.name, result, shape, source), layout=False)
+    return _result(op, move_elements(op.name, result, shape, source), layout=False)
 
 
-def _last(op: Operation, shape: Shape) -> Shape:
+def _channels_last_shape(op: Operation, shape: Shape) -> Shape:
     """Convert a shape in the op's layout to channels-last."""
     layout = op.attr("data_format")
     axes = spatial_axes(layout)
@@ -100,7 +100,7 @@ def _sizes(op: Operation) -> Value:
     return Value(f"{op.name}_sizes", dtypes.int32, (4,), constant=np.zeros(4, np.int32))
 
 
-def _joined(x: Value, apart: bool = False) -> Value:
+def _join_slices(x: Value, apart: bool = False) -> Value:
     """View all slices of volumes as images.
 
     Args:
@@ -113,7 +113,7 @@ def _joined(x: Value, apart: bool = False) -> Value:
     def source(n: Expr, *index: Expr) -> tuple[Expr, ...]:
         return (over(n, count or 1), modulo(n, count or 1), *index)
 
-    return moved(f"{x.name}_images", x, shape, source, dense=dense)
+    return move_elements(f"{x.name}_images", x, shape, source, dense=dense)
 
 
 def _split(name: str, x: Value, shape: Shape) -> Value:
@@ -122,7 +122,7 @@ def _split(name: str, x: Value, shape: Shape) -> Value:
     def source(n: Expr, d: Expr, *index: Expr) -> tuple[Expr, ...]:
         return (plus(times(n, shape[1]), d), *index)
 
-    return moved(name, x, shape, source, dense=True)
+    return move_elements(name, x, shape, source, dense=True)
 
 
 def _as_images(filters: Value) -> Value:
@@ -136,7 +136,7 @@ def _as_images(filters: Value) -> Value:
     def source(i: Expr, j: Expr, c: Expr, o: Expr) -> tuple[Expr, ...]:
         return over(c, channels or 1), i, j, modulo(c, channels or 1), o
 
-    return moved(name, filters, shape, source)
+    return move_elements(name, filters, shape, source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,10 +214,12 @@ class _Slices:
         def window(n: Expr, d: Expr) -> Body:
             statements: list[Statement] = []
             for tap in range(axis.taps):
-                place = Variable(d.dtype, unique("place"))
+                position = Variable(d.dtype, unique("place"))
                 of = minus(times(d, axis.stride), axis.before - tap * axis.dilation)
-                statements.append(Let(place.name, of))
-                statements += body(n, d, tap, clamped(place, size), inside(place, size))
+                statements.append(Let(position.name, of))
+                statements += body(
+                    n, d, tap, clamp_index(position, size), is_inside(position, size)
+                )
             return tuple(statements)
 
         return nest(unique, (self.shape[0], axis.count), window)
@@ -226,36 +228,36 @@ class _Slices:
         """Stack the slices that windows read as channels: (images, H, W, taps * C).
 
         Args:
-          apart: as in `_joined`.
+          apart: as in `_join_slices`.
         """
         axis, (_, size, *inner) = self.axes[0], self.shape
         channels = inner[-1]
         shape = (self.images, *inner[:2], axis.taps * channels)
         if axis.taps == 1 and axis.stride == 1 and axis.count == size and not axis.before:
-            return _joined(x, apart)
+            return _join_slices(x, apart)
         zero = number(0, x.dtype)
 
         def write(unique: Unique, y: Buffer, buffer: Buffer) -> Sequence[Statement]:
             if 0 in (*shape, *x.shape):
                 return fill(unique, y, zero)
 
-            def copy(n: Expr, d: Expr, tap: int, place: Expr, there: Expr) -> Body:
+            def copy(n: Expr, d: Expr, tap: int, position: Expr, there: Expr) -> Body:
                 image = plus(times(n, axis.count), d)
 
                 def store(value: Expr, i: Expr, j: Expr, c: Expr) -> Body:
                     return (Store(y.name, (image, i, j, plus(c, tap * channels)), value),)
 
                 def element(*index: Expr) -> Body:
-                    return store(load(buffer, x.shape, [n, place, *index]), *index)
+                    return store(load(buffer, x.shape, [n, position, *index]), *index)
 
                 nothing = nest(unique, inner, lambda *index: store(zero, *index))
                 return (If(there, nest(unique, inner, element), nothing),)
 
             return self._taps(unique, copy)
 
-        return Value(f"{x.name}_seen", x.dtype, shape, Written((x,), write))
+        return Value(f"{x.name}_seen", x.dtype, shape, StatementDefinition((x,), write))
 
-    def folded(self, parts: Value) -> Value:
+    def fold_gradients(self, parts: Value) -> Value:
         """Sum the gradients of all windows at each position of the volumes."""
         axis, (_, _, *inner) = self.axes[0], self.shape
         channels = inner[-1]
@@ -265,15 +267,17 @@ class _Slices:
             if 0 in (*parts.shape, *self.shape):
                 return zeros
 
-            def back(n: Expr, d: Expr, tap: int, place: Expr, there: Expr) -> Body:
+            def back(n: Expr, d: Expr, tap: int, position: Expr, there: Expr) -> Body:
                 image = plus(times(n, axis.count), d)
 
                 def element(i: Expr, j: Expr, c: Expr) -> Body:
                     value = load(buffer, parts.shape, [image, i, j, plus(c, tap * channels)])
-                    return (Store(y.name, (n, place, i, j, c), value, "add"),)
+                    return (Store(y.name, (n, position, i, j, c), value, "add"),)
 
                 return (If(there, nest(unique, inner, element)),)
 
             return (*zeros, *self._taps(unique, back))
 
-        return Value(f"{parts.name}_folded", parts.dtype, self.shape, Written((parts,), write))
+        return Value(
+            f"{parts.name}_folded", parts.dtype, self.shape, StatementDefinition((parts,), write)
+        )

@@ -7,11 +7,11 @@ from itertools import product
 from typing import Final
 
 from weft_compiler.ir.expressions import Expr, add, apply, index, number, where
-from weft_compiler.ir.indices import clamped, inside, modulo, over, plus, times
-from weft_compiler.lower.precision import rounded, widened
+from weft_compiler.ir.indices import clamp_index, is_inside, modulo, over, plus, times
+from weft_compiler.lower.precision import round_to, widen
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.conv import Axis, as_layout, axes_of, channels_last
-from weft_compiler.lower.values import Reduction, Value, computed, moved
+from weft_compiler.lower.values import Reduction, Value, compute_value, move_elements
 from weft_graph.ops.windows import spatial_axes
 
 MOST_TAPS: Final = 64
@@ -22,7 +22,7 @@ def _require_few(taps: int) -> None:
     require(taps <= MOST_TAPS, f"its windows have more than {MOST_TAPS} positions")
 
 
-def _framed(x: Value, axes: Sequence[Axis]) -> Value:
+def _pad_input(x: Value, axes: Sequence[Axis]) -> Value:
     """Pad the input with zeros as far as windows reach."""
     sizes = [(axis.count - 1) * axis.stride + (axis.taps - 1) * axis.dilation + 1 for axis in axes]
     if not any(axis.before for axis in axes) and all(
@@ -32,12 +32,14 @@ def _framed(x: Value, axes: Sequence[Axis]) -> Value:
     zero = number(0, x.dtype)
 
     def element(n: Expr, i: Expr, j: Expr, c: Expr) -> Expr:
-        places = [plus(position, -axis.before) for position, axis in zip((i, j), axes, strict=True)]
-        near = list(map(clamped, places, x.shape[1:3]))
-        there = apply("bit_and", *map(inside, places, x.shape[1:3]))
+        indices = [
+            plus(position, -axis.before) for position, axis in zip((i, j), axes, strict=True)
+        ]
+        near = list(map(clamp_index, indices, x.shape[1:3]))
+        there = apply("bit_and", *map(is_inside, indices, x.shape[1:3]))
         return where(there, x.at(n, *near, c), zero)
 
-    return computed(f"{x.name}_framed", x.dtype, (x.shape[0], *sizes, x.shape[3]), element)
+    return compute_value(f"{x.name}_framed", x.dtype, (x.shape[0], *sizes, x.shape[3]), element)
 
 
 def _parts(channel: Expr, multiplier: int) -> tuple[Expr, Expr]:
@@ -47,38 +49,38 @@ def _parts(channel: Expr, multiplier: int) -> tuple[Expr, Expr]:
 
 @lowers("DepthwiseConv2dNative")
 def _depthwise(op: Operation) -> Value:
-    filters, layout = widened(op.name, op.inputs[1]), op.attr("data_format")
+    filters, layout = widen(op.name, op.inputs[1]), op.attr("data_format")
     high, wide, channels, multiplier = filters.shape
     _require_few(high * wide)
     axes = axes_of(op, op.inputs[0].shape, (high, wide))
-    x = channels_last(widened(op.name, op.inputs[0]), layout)
+    x = channels_last(widen(op.name, op.inputs[0]), layout)
     shape = (x.shape[0], *[axis.count for axis in axes], channels * multiplier)
     require(0 not in (*shape, *x.shape) and x.shape[3] == channels, "it has zero windows")
-    framed = _framed(x, axes)
+    framed = _pad_input(x, axes)
 
     def element(n: Expr, i: Expr, j: Expr, o: Expr) -> Expr:
         c, m = _parts(o, multiplier)
         terms = []
         for tap in product(range(high), range(wide)):
-            places = [
+            indices = [
                 plus(times(position, axis.stride), k * axis.dilation)
                 for position, axis, k in zip((i, j), axes, tap, strict=True)
             ]
-            terms.append(apply("mul", framed.at(n, *places, c), filters.at(*tap, c, m)))
+            terms.append(apply("mul", framed.at(n, *indices, c), filters.at(*tap, c, m)))
         return add(*terms)
 
-    result = rounded(op.name, computed(op.name, filters.dtype, shape, element), op.dtype())
+    result = round_to(op.name, compute_value(op.name, filters.dtype, shape, element), op.dtype())
     return as_layout(result, layout, op.name)
 
 
-@lowers("DepthwiseConv2dNativeBackpropInput", known=(0,))
+@lowers("DepthwiseConv2dNativeBackpropInput", known_operands=(0,))
 def _by_input(op: Operation) -> Value:
     """Return the input gradient: each element sums over the windows that contain it."""
-    filters, layout = widened(op.name, op.inputs[1]), op.attr("data_format")
+    filters, layout = widen(op.name, op.inputs[1]), op.attr("data_format")
     high, wide, channels, multiplier = filters.shape
     _require_few(high * wide * multiplier)
     axes = axes_of(op, op.shape(), (high, wide))
-    gradient = channels_last(widened(op.name, op.inputs[2]), layout)
+    gradient = channels_last(widen(op.name, op.inputs[2]), layout)
     shape = (op.shape()[0], *[op.shape()[axis] for axis in spatial_axes(layout)], channels)
     expected = (shape[0], *[axis.count for axis in axes], channels * multiplier)
     require(gradient.shape == expected, "the shapes of its operands do not match")
@@ -93,8 +95,8 @@ def _by_input(op: Operation) -> Value:
             for position, axis, k in zip((i, j), axes, tap, strict=True):
                 distance = plus(position, axis.before - k * axis.dilation)
                 result = over(distance, axis.stride)
-                window.append(clamped(result, axis.count))
-                here = inside(result, axis.count)
+                window.append(clamp_index(result, axis.count))
+                here = is_inside(result, axis.count)
                 if axis.stride > 1:
                     fits = apply("equal", modulo(distance, axis.stride), index(0))
                     here = apply("bit_and", here, fits)
@@ -111,16 +113,16 @@ def _by_input(op: Operation) -> Value:
             terms.append(where(there, add(*shares), zero))
         return add(*terms)
 
-    result = rounded(op.name, computed(op.name, filters.dtype, shape, element), op.dtype())
+    result = round_to(op.name, compute_value(op.name, filters.dtype, shape, element), op.dtype())
     return as_layout(result, layout, op.name)
 
 
-@lowers("DepthwiseConv2dNativeBackpropFilter", known=(1,))
+@lowers("DepthwiseConv2dNativeBackpropFilter", known_operands=(1,))
 def _by_filter(op: Operation) -> Value:
     layout, (high, wide, channels, multiplier) = op.attr("data_format"), op.shape()
     axes = axes_of(op, op.inputs[0].shape, (high, wide))
     x, gradient = (
-        channels_last(widened(op.name, op.inputs[position]), layout) for position in (0, 2)
+        channels_last(widen(op.name, op.inputs[position]), layout) for position in (0, 2)
     )
     counts = [axis.count for axis in axes]
     expected = (x.shape[0], *counts, channels * multiplier)
@@ -129,14 +131,14 @@ def _by_filter(op: Operation) -> Value:
         "the shapes of its operands do not match",
     )
     require(0 not in (*x.shape, *expected, *op.shape()), "it has zero windows")
-    framed = _framed(x, axes)
+    framed = _pad_input(x, axes)
 
     def element(n: Expr, i: Expr, y: Expr, k: Expr, j: Expr, o: Expr) -> Expr:
-        places = [
+        indices = [
             plus(times(position, axis.stride), times(tap, axis.dilation))
             for position, axis, tap in zip((i, j), axes, (y, k), strict=True)
         ]
-        seen = framed.at(n, *places, over(o, multiplier))
+        seen = framed.at(n, *indices, over(o, multiplier))
         return apply("mul", seen, gradient.at(n, i, j, o))
 
     space = (x.shape[0], counts[0], high, wide, counts[1], channels * multiplier)
@@ -146,5 +148,5 @@ def _by_filter(op: Operation) -> Value:
     def source(y: Expr, k: Expr, c: Expr, m: Expr) -> tuple[Expr, Expr, Expr]:
         return (y, k, plus(times(c, multiplier), m))
 
-    result = moved(op.name, flat, op.shape(), source, dense=True)
-    return rounded(op.name, result, op.dtype())
+    result = move_elements(op.name, flat, op.shape(), source, dense=True)
+    return round_to(op.name, result, op.dtype())

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from weft_compiler.ir.expressions import INDEX, Expr, apply, index, number, where
-from weft_compiler.ir.indices import clamped, inside, minus, plus
+from weft_compiler.ir.indices import clamp_index, is_inside, minus, plus
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.values import Value, computed
+from weft_compiler.lower.values import Value, compute_value
 
 Otherwise = Callable[..., Expr]
 """Function from the indices of an element outside all diagonals to its value."""
@@ -30,7 +30,7 @@ class _Band:
 
     def __init__(self, op: Operation, shape: Sequence[int], operand: int) -> None:
         rows, columns = shape[-2:]
-        ends = op.known(operand).reshape(-1)
+        ends = op.known_value(operand).reshape(-1)
         require(ends.size in (1, 2), "k must be one diagonal or the two ends of a band")
         self.lower, self.upper = int(ends[0]), int(ends[-1])
         fits = -rows < self.lower <= self.upper < columns
@@ -56,18 +56,16 @@ class _Band:
         """The number of diagonals."""
         return self.upper - self.lower + 1
 
-    def _of(self, name: str, which: Expr) -> Expr:
+    def _of(self, name: str, kind: Expr) -> Expr:
         """Look up a property of a diagonal in a constant table."""
-        return self._tables[name].at(which)
+        return self._tables[name].at(kind)
 
-    def taken(
-        self, x: Value, lead: Sequence[Expr], which: Expr, position: Expr, none: Expr
-    ) -> Expr:
+    def taken(self, x: Value, lead: Sequence[Expr], kind: Expr, position: Expr, none: Expr) -> Expr:
         """Return the matrix element for a position in the stored diagonals."""
-        along = minus(position, self._of("shifts", which))
-        row, column = (plus(along, self._of(name, which)) for name in ("rows", "columns"))
-        near = [clamped(i, size) for i, size in zip((row, column), x.shape[-2:], strict=True)]
-        length = self._of("lengths", which)
+        along = minus(position, self._of("shifts", kind))
+        row, column = (plus(along, self._of(name, kind)) for name in ("rows", "columns"))
+        near = [clamp_index(i, size) for i, size in zip((row, column), x.shape[-2:], strict=True)]
+        length = self._of("lengths", kind)
         there = apply(
             "bit_and", apply("greater_equal", along, index(0)), apply("less", along, length)
         )
@@ -77,28 +75,28 @@ class _Band:
         """Return the element of the stored diagonals for a position in the matrices."""
         row, column = position[-2:]
         number_of = minus(plus(row, self.upper), column)
-        which = clamped(number_of, self.count)
+        which = clamp_index(number_of, self.count)
         along = plus(minus(row, self._of("rows", which)), self._of("shifts", which))
-        place = [clamped(along, self.longest)]
+        place = [clamp_index(along, self.longest)]
         if diagonals.rank == len(position):
             place.insert(0, which)
-        return where(inside(number_of, self.count), diagonals.at(*position[:-2], *place), none)
+        return where(is_inside(number_of, self.count), diagonals.at(*position[:-2], *place), none)
 
 
-def _with_diagonals(op: Operation, diagonals: Value, band: _Band, otherwise: Otherwise) -> Value:
+def _with_diagonals(op: Operation, diagonals: Value, band: _Band, if_false: Otherwise) -> Value:
     shape = op.shape()
     rows = (band.longest,) if band.count == 1 else (band.count, band.longest)
     require(diagonals.shape == (*shape[:-2], *rows), "the shape of the diagonals does not match")
 
     def element(*position: Expr) -> Expr:
         if not diagonals.size:
-            return otherwise(*position)
-        return band.put(diagonals, position, otherwise(*position))
+            return if_false(*position)
+        return band.put(diagonals, position, if_false(*position))
 
-    return computed(op.name, op.dtype(), shape, element)
+    return compute_value(op.name, op.dtype(), shape, element)
 
 
-@lowers("MatrixDiagV2", "MatrixDiagV3", known=(1, 2, 3))
+@lowers("MatrixDiagV2", "MatrixDiagV3", known_operands=(1, 2, 3))
 def _matrices(op: Operation) -> Value:
     diagonals, padding = op.inputs[0], op.inputs[4]
     require(padding.rank == 0, "the padding value is not a scalar")
@@ -106,13 +104,13 @@ def _matrices(op: Operation) -> Value:
     return _with_diagonals(op, diagonals, band, lambda *_: padding.at())
 
 
-@lowers("MatrixSetDiagV2", "MatrixSetDiagV3", known=(2,))
+@lowers("MatrixSetDiagV2", "MatrixSetDiagV3", known_operands=(2,))
 def _set(op: Operation) -> Value:
     x, diagonals = op.inputs[:2]
     return _with_diagonals(op, diagonals, _Band(op, x.shape, 2), x.at)
 
 
-@lowers("MatrixDiagPartV2", "MatrixDiagPartV3", known=(1,))
+@lowers("MatrixDiagPartV2", "MatrixDiagPartV3", known_operands=(1,))
 def _diagonals(op: Operation) -> Value:
     x, padding = op.inputs[0], op.inputs[2]
     require(padding.rank == 0, "the padding value is not a scalar")
@@ -126,5 +124,5 @@ def _diagonals(op: Operation) -> Value:
         return band.taken(x, position[:lead], which, position[-1], padding.at())
 
     if not math.prod(op.shape()):
-        return computed(op.name, x.dtype, op.shape(), lambda *_: number(0, x.dtype))
-    return computed(op.name, x.dtype, op.shape(), element)
+        return compute_value(op.name, x.dtype, op.shape(), lambda *_: number(0, x.dtype))
+    return compute_value(op.name, x.dtype, op.shape(), element)

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from math import prod
 
 from weft_compiler.ir.expressions import Expr, apply, index, number, where
-from weft_compiler.ir.indices import reshaped
-from weft_compiler.lower.precision import widened
+from weft_compiler.ir.indices import reshape_indices
+from weft_compiler.lower.precision import widen
 from weft_compiler.lower.registry import Operation, lowers
-from weft_compiler.lower.rules.matmul import by_kernel, sums_of
+from weft_compiler.lower.rules.matmul import kernel_reason, product_sums
 from weft_compiler.lower.rules.reduction import reduce
-from weft_compiler.lower.values import Value, computed, moved
+from weft_compiler.lower.values import Value, compute_value, move_elements
 from weft_graph.ops.einsum import einsum_terms
 
 Axes = tuple[str, ...]
 """A name for each axis of a tensor: its letter, or a number for an axis under an ellipsis."""
 
 
-@lowers("Einsum", by_kernel=by_kernel)
+@lowers("Einsum", by_kernel=kernel_reason)
 def _einsum(op: Operation) -> Value:
     """Multiply the operands from left to right, two at a time."""
     terms, result = einsum_terms(op.attr("equation"), len(op.inputs))
@@ -35,14 +35,14 @@ def _einsum(op: Operation) -> Value:
         named.append((axes, x))
     expected = _axes(result, len(op.shape()), hidden)
     kept = tuple(dict.fromkeys(expected))
-    axes, total = _plain(op, *named[0])
+    axes, total = _remove_repeated_axes(op, *named[0])
     for position, other in enumerate(named[1:], 1):
         later = {axis for others, _ in named[position + 1 :] for axis in others}
-        right_axes, right = _plain(op, *other)
+        right_axes, right = _remove_repeated_axes(op, *other)
         axes, total = _product(op, (axes, total), (right_axes, right), later | set(kept), sizes)
-    total = _summed(op, axes, total, set(kept))
+    total = _sum_free_axes(op, axes, total, set(kept))
     axes = tuple([axis for axis in axes if axis in kept])
-    return _laid_out(op, axes, total, expected)
+    return _arrange_axes(op, axes, total, expected)
 
 
 def _axes(term: str, rank: int, hidden: int) -> Axes:
@@ -52,7 +52,7 @@ def _axes(term: str, rank: int, hidden: int) -> Axes:
     return (*head, *map(str, range(hidden - count, hidden)), *tail)
 
 
-def _plain(op: Operation, axes: Axes, x: Value) -> tuple[Axes, Value]:
+def _remove_repeated_axes(op: Operation, axes: Axes, x: Value) -> tuple[Axes, Value]:
     """Remove repeated axes, which select a diagonal, and broadcasting from an operand."""
     once = tuple(dict.fromkeys(axes))
     kept = tuple([
@@ -65,13 +65,13 @@ def _plain(op: Operation, axes: Axes, x: Value) -> tuple[Axes, Value]:
     def source(*position: Expr) -> list[Expr]:
         return [position[kept.index(axis)] if axis in kept else index(0) for axis in axes]
 
-    return kept, moved(f"{op.name}_{x.name}", x, shape, source)
+    return kept, move_elements(f"{op.name}_{x.name}", x, shape, source)
 
 
-def _summed(op: Operation, axes: Axes, x: Value, names: set[str]) -> Value:
+def _sum_free_axes(op: Operation, axes: Axes, x: Value, names: set[str]) -> Value:
     """Sum an operand over the axes that occur nowhere else."""
     removed = [position for position, axis in enumerate(axes) if axis not in names]
-    return reduce(f"{op.name}_{x.name}_sum", widened(op.name, x), removed, "add") if removed else x
+    return reduce(f"{op.name}_{x.name}_sum", widen(op.name, x), removed, "add") if removed else x
 
 
 def _product(
@@ -86,7 +86,10 @@ def _product(
     for (axes, x), (others, _) in ((left, right), (right, left)):
         expected = names | set(others)
         parts.append(
-            (tuple([axis for axis in axes if axis in expected]), _summed(op, axes, x, expected))
+            (
+                tuple([axis for axis in axes if axis in expected]),
+                _sum_free_axes(op, axes, x, expected),
+            )
         )
     (a_axes, a), (b_axes, b) = parts
     shared = [axis for axis in a_axes if axis in b_axes]
@@ -100,10 +103,10 @@ def _product(
     lead = [sizes[axis] for axis in batch]
     shape = (*lead, prod(sizes[axis] for axis in rows), prod(sizes[axis] for axis in columns))
     name = f"{op.name}_product"
-    total = sums_of(name, a_matrix, b_matrix, shape, transpose_a, transpose_b)
+    total = product_sums(name, a_matrix, b_matrix, shape, transpose_a, transpose_b)
     whole = tuple([sizes[axis] for axis in result])
-    apart = moved(
-        name, total, whole, lambda *position: reshaped(position, whole, shape), dense=True
+    apart = move_elements(
+        name, total, whole, lambda *position: reshape_indices(position, whole, shape), dense=True
     )
     return result, apart
 
@@ -123,24 +126,24 @@ def _matrix(
     between = tuple([x.shape[axis] for axis in order])
     if order != list(range(len(order))):
         back = [order.index(axis) for axis in range(len(order))]
-        x = moved(
+        x = move_elements(
             f"{op.name}_{x.name}", x, between, lambda *position: [position[axis] for axis in back]
         )
     lead = between[: len(batch)]
     split = len(batch) + len(first)
     shape = (*lead, prod(between[len(batch) : split]), prod(between[split:]))
     whole = x
-    result = moved(
+    result = move_elements(
         f"{x.name}_matrix",
         x,
         shape,
-        lambda *position: reshaped(position, shape, whole.shape),
+        lambda *position: reshape_indices(position, shape, whole.shape),
         dense=True,
     )
     return result, transposed
 
 
-def _laid_out(op: Operation, axes: Axes, x: Value, expected: Axes) -> Value:
+def _arrange_axes(op: Operation, axes: Axes, x: Value, expected: Axes) -> Value:
     """Permute, broadcast or repeat (a diagonal) the axes of the result."""
 
     def element(*position: Expr) -> Expr:
@@ -153,4 +156,4 @@ def _laid_out(op: Operation, axes: Axes, x: Value, expected: Axes) -> Value:
 
     if axes == expected and x.dtype is op.dtype():
         return x
-    return computed(op.name, op.dtype(), op.shape(), element)
+    return compute_value(op.name, op.dtype(), op.shape(), element)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from weft_compiler.ir.expressions import Expr, apply, number, where
 from weft_compiler.lower.registry import Operation, lowers
-from weft_compiler.lower.values import Value, computed
+from weft_compiler.lower.values import Value, compute_value
 
 
 @lowers("Select")
@@ -17,7 +17,7 @@ def _select(op: Operation) -> Value:
     def element(*index: Expr) -> Expr:
         return where(condition.at(*index[: condition.rank]), x.at(*index), y.at(*index))
 
-    return computed(op.name, op.dtype(), op.shape(), element)
+    return compute_value(op.name, op.dtype(), op.shape(), element)
 
 
 @lowers("BiasAdd")
@@ -28,10 +28,10 @@ def _bias_add(op: Operation) -> Value:
     def element(*index: Expr) -> Expr:
         return apply("add", x.at(*index), bias.at(index[axis]))
 
-    return computed(op.name, x.dtype, x.shape, element)
+    return compute_value(op.name, x.dtype, x.shape, element)
 
 
 @lowers("ZerosLike", "OnesLike")
 def _filled(op: Operation) -> Value:
     value = number(op.node.type == "OnesLike", op.dtype())
-    return computed(op.name, op.dtype(), op.shape(), lambda *_: value)
+    return compute_value(op.name, op.dtype(), op.shape(), lambda *_: value)

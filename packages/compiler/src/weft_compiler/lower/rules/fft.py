@@ -19,14 +19,14 @@ from typing import Final
 import numpy as np
 
 from weft_compiler.ir.expressions import INDEX, Expr, Load, Variable, apply, index, number
-from weft_compiler.ir.indices import Operand, minus, plus, reshaped, times
+from weft_compiler.ir.indices import Operand, minus, plus, reshape_indices, times
 from weft_compiler.ir.loops import Unique, load, nest
 from weft_compiler.ir.program import Allocate, Body, Buffer, For, Let, Order, Statement, Store
 from weft_compiler.ir.ranges import Range, range_of
 from weft_compiler.lower.butterflies import RADICES, butterfly, factors_of, scaled
 from weft_compiler.lower.complex_numbers import Pair, product
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.values import Value, Written, computed, moved
+from weft_compiler.lower.values import StatementDefinition, Value, compute_value, move_elements
 from weft_compiler.routines.transpose import Transpose
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Node
@@ -46,7 +46,7 @@ _FEWEST_ROWS: Final = 4
 """Number of rows from which compiling a single transform pays."""
 
 
-class _Work:
+class _BlockMemory:
     """Memory of the rows of a block: [size, 2, lanes].
 
     Args:
@@ -134,9 +134,9 @@ class _Transform:
         """The number of rows from which blocks are formed: those along one axis, or all."""
         if not self.is_last:
             return math.prod(self.shape[self.axis + 1 :])
-        every = math.prod(self.shape[:-1])
+        parameters = math.prod(self.shape[:-1])
         near = self.shape[-2] if len(self.shape) > 1 else 1
-        return near if near >= min(_LANES, every) else every
+        return near if near >= min(_LANES, parameters) else parameters
 
     @property
     def outer(self) -> int:
@@ -146,9 +146,9 @@ class _Transform:
     @property
     def lanes(self) -> int:
         """The number of rows that are transformed together, a power of 2."""
-        most = _MOST_BYTES // (4 * self.dtype.size * self.count)
+        maximum = _MOST_BYTES // (4 * self.dtype.size * self.count)
         lanes = _LANES
-        while lanes > 1 and lanes > min(most, self.num_rows):
+        while lanes > 1 and lanes > min(maximum, self.num_rows):
             lanes //= 2
         return lanes
 
@@ -170,7 +170,7 @@ class _Transform:
             shape.append(2)
         if 0 in shape or not self.x.size:
             zero = number(0, self.dtype)
-            return computed(self.name, self.dtype, shape, lambda *_: zero)
+            return compute_value(self.name, self.dtype, shape, lambda *_: zero)
         tables = [self._table(radix, remaining) for radix, remaining in self._passes()]
         turns = self._roots(self.size, np.arange(self.count + 1)) if self.is_packed else None
         constants = [*tables, *([] if turns is None else [turns])]
@@ -180,12 +180,14 @@ class _Transform:
         ) -> Sequence[Statement]:
             return _TransformWriter(self, unique, source, result, memory).statements()
 
-        written = Written((self.x, *constants), write)
+        written = StatementDefinition((self.x, *constants), write)
         if not self._joins_axes:
             return Value(self.name, self.dtype, tuple(shape), written)
         rows = (*self.rows_of(length), *shape[len(self.shape) :])
         result = Value(self.name, self.dtype, rows, written)
-        return moved(self.name, result, shape, lambda *at: reshaped(at, shape, rows), dense=True)
+        return move_elements(
+            self.name, result, shape, lambda *at: reshape_indices(at, shape, rows), dense=True
+        )
 
     @property
     def _joins_axes(self) -> bool:
@@ -240,7 +242,7 @@ class _TransformWriter:
             self._given = (*self._given, 2)
         self._tables = tables
         self._lanes = transform.lanes
-        self._work: list[_Work] = []
+        self._work: list[_BlockMemory] = []
         self._ranges: dict[str, Range] = {}
         self._parts = () if transform.writes_real else (2,)
 
@@ -273,7 +275,7 @@ class _TransformWriter:
         of = self._of
         size = of.count + 1 if of.is_packed else of.count
         self._work = [
-            _Work(self._unique, of.dtype, size, self._lanes, of.is_inverse) for _ in range(2)
+            _BlockMemory(self._unique, of.dtype, size, self._lanes, of.is_inverse) for _ in range(2)
         ]
         body: list[Statement] = [Allocate(work.buffer) for work in self._work]
         body += self._read(outer, first)
@@ -377,8 +379,8 @@ class _TransformWriter:
             parts = 2 * length
             return (Transpose(start, target, rows=parts, columns=lanes, x_row=lanes, y_row=parts),)
 
-        def store(place: Sequence[Operand], value: Expr) -> Store:
-            return Store(result.name, load(result, shape, place).indices, value)
+        def store(position: Sequence[Operand], value: Expr) -> Store:
+            return Store(result.name, load(result, shape, position).indices, value)
 
         def real(lane: Expr, indices: Callable[..., list[Operand]], i: Expr) -> Body:
             even, odd = self._swapped(work.at(i, lane))
@@ -404,7 +406,7 @@ class _TransformWriter:
           first: their first element.
           row: the size of a row.
         """
-        ends = [range_of(each, self._ranges).high for each in first.indices]
+        ends = [range_of(index, self._ranges).high for index in first.indices]
         offset = sum(end * stride for end, stride in zip(ends, source.strides, strict=True))
         return offset + self._lanes * row <= source.size
 
@@ -563,7 +565,7 @@ def _complex_sizes(node: Node, lengths: Sequence[int]) -> list[int]:
     return sizes
 
 
-def _by_kernel(node: Node) -> str:
+def _kernel_reason(node: Node) -> str:
     lengths = _lengths_of(node)
     if lengths is None:
         return ""
@@ -575,7 +577,7 @@ def _by_kernel(node: Node) -> str:
     return ""
 
 
-def _alone(node: Node) -> bool:
+def _is_worth_compiling(node: Node) -> bool:
     """Return True if compiling a single transform pays: it has several rows."""
     lengths, dims = _lengths_of(node), node.inputs[0].dims
     if lengths is None or dims is None:
@@ -587,22 +589,22 @@ def _alone(node: Node) -> bool:
 _SUFFIXES: Final = ("", "2D", "3D")
 
 
-def _checked(op: Operation) -> list[int]:
+def _check_lengths(op: Operation) -> list[int]:
     lengths = _lengths_of(op.node)
     require(lengths is not None, "the length of the transform is unknown")
     assert lengths is not None
-    require(not _by_kernel(op.node), _by_kernel(op.node))
+    require(not _kernel_reason(op.node), _kernel_reason(op.node))
     return lengths
 
 
 @lowers(
     *[f"{kind}{suffix}" for kind in ("FFT", "IFFT") for suffix in _SUFFIXES],
-    by_kernel=_by_kernel,
-    alone=_alone,
+    by_kernel=_kernel_reason,
+    compiles_alone=_is_worth_compiling,
     pairs=True,
 )
 def _fft(op: Operation) -> Value:
-    lengths, x = _checked(op), op.inputs[0]
+    lengths, x = _check_lengths(op), op.inputs[0]
     first = len(op.shape()) - len(lengths)
     for axis, size in reversed(list(enumerate(lengths, first))):
         x = _Transform(f"{op.name}_{axis}", x, axis, size, op.node.type[0] == "I").value()
@@ -611,13 +613,13 @@ def _fft(op: Operation) -> Value:
 
 @lowers(
     *[f"RFFT{suffix}" for suffix in _SUFFIXES],
-    known=(1,),
-    by_kernel=_by_kernel,
-    alone=_alone,
+    known_operands=(1,),
+    by_kernel=_kernel_reason,
+    compiles_alone=_is_worth_compiling,
     pairs=True,
 )
 def _rfft(op: Operation) -> Value:
-    lengths, x = _checked(op), op.inputs[0]
+    lengths, x = _check_lengths(op), op.inputs[0]
     first = x.rank - len(lengths)
     *others, (last, size) = enumerate(lengths, first)
     x = _Transform(f"{op.name}_{last}", x, last, size, reads_real=True).value()
@@ -628,13 +630,13 @@ def _rfft(op: Operation) -> Value:
 
 @lowers(
     *[f"IRFFT{suffix}" for suffix in _SUFFIXES],
-    known=(1,),
-    by_kernel=_by_kernel,
-    alone=_alone,
+    known_operands=(1,),
+    by_kernel=_kernel_reason,
+    compiles_alone=_is_worth_compiling,
     pairs=True,
 )
 def _irfft(op: Operation) -> Value:
-    lengths, x = _checked(op), op.inputs[0]
+    lengths, x = _check_lengths(op), op.inputs[0]
     first = x.rank - 1 - len(lengths)
     *others, (last, size) = enumerate(lengths, first)
     for axis, count in others:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft_compiler.ir.expressions import INDEX, Expr, apply, cast, where
-from weft_compiler.ir.indices import clamped, inside, minus
+from weft_compiler.ir.indices import clamp_index, is_inside, minus
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.values import Requirement, Value, moved
+from weft_compiler.lower.values import Requirement, Value, move_elements
 
 
-@lowers("GatherV2", known=(2,))
+@lowers("GatherV2", known_operands=(2,))
 def _gather(op: Operation) -> Value:
-    axis, batch = int(op.known(2)) % op.inputs[0].rank, int(op.attr("batch_dims"))
+    axis, batch = int(op.known_value(2)) % op.inputs[0].rank, int(op.attr("batch_dims"))
     return gather(op, axis, batch if batch >= 0 else batch + op.inputs[1].rank)
 
 
@@ -33,10 +33,10 @@ def gather(op: Operation, axis: int, batch: int) -> Value:
 
     def source(*index: Expr) -> list[Expr]:
         which = cast(indices.at(*index[:batch], *index[axis : axis + count]), INDEX)
-        return [*index[:axis], clamped(which, size), *index[axis + count :]]
+        return [*index[:axis], clamp_index(which, size), *index[axis + count :]]
 
-    result = moved(op.name, x, op.shape(), source)
-    result.requires = (in_range(indices, size),)
+    result = move_elements(op.name, x, op.shape(), source)
+    result.requires = (require_in_range(indices, size),)
     return result
 
 
@@ -50,10 +50,10 @@ def _gather_points(op: Operation) -> Value:
         return cast(points.at(*index, axis), INDEX)
 
     def source(*index: Expr) -> list[Expr]:
-        result = [clamped(column(axis, *index[:lead]), x.shape[axis]) for axis in range(depth)]
+        result = [clamp_index(column(axis, *index[:lead]), x.shape[axis]) for axis in range(depth)]
         return [*result, *index[lead:]]
 
-    result = moved(op.name, x, op.shape(), source)
+    result = move_elements(op.name, x, op.shape(), source)
     result.requires = points_in_range(points, x.shape[:depth])
     return result
 
@@ -72,11 +72,12 @@ def _reverse_sequence(op: Operation) -> Value:
         length, i = cast(lengths.at(index[batch]), INDEX), index[along]
         reversed_index = where(apply("less", i, length), minus(minus(length, 1), i), i)
         return [
-            clamped(reversed_index, size) if axis == along else j for axis, j in enumerate(index)
+            clamp_index(reversed_index, size) if axis == along else j
+            for axis, j in enumerate(index)
         ]
 
-    result = moved(op.name, x, x.shape, source)
-    result.requires = (in_range(lengths, size + 1),)
+    result = move_elements(op.name, x, x.shape, source)
+    result.requires = (require_in_range(lengths, size + 1),)
     return result
 
 
@@ -86,17 +87,17 @@ def points_in_range(points: Value, sizes: Sequence[int]) -> tuple[Requirement, .
     def inside_of(axis: int, size: int) -> Requirement:
         return Requirement(
             points.shape[:-1],
-            lambda *index: inside(cast(points.at(*index, axis), INDEX), size),
+            lambda *index: is_inside(cast(points.at(*index, axis), INDEX), size),
             f"an index in [0, {size}) was required",
         )
 
     return tuple([inside_of(axis, size) for axis, size in enumerate(sizes)])
 
 
-def in_range(indices: Value, size: int) -> Requirement:
+def require_in_range(indices: Value, size: int) -> Requirement:
     """Require that all indices are in [0, size)."""
 
     def condition(*index: Expr) -> Expr:
-        return inside(cast(indices.at(*index), INDEX), size)
+        return is_inside(cast(indices.at(*index), INDEX), size)
 
     return Requirement(indices.shape, condition, f"an index in [0, {size}) was required")

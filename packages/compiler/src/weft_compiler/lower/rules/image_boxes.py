@@ -8,12 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft_compiler.ir.expressions import INDEX, Expr, apply, cast, index, number, where
-from weft_compiler.ir.indices import clamped
+from weft_compiler.ir.indices import clamp_index
 from weft_compiler.ir.loops import Unique, fill, load, nest
 from weft_compiler.ir.program import Body, Buffer, If, Statement, Store
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.rules.gather import in_range
-from weft_compiler.lower.values import Reduction, Value, Written, computed, reduced
+from weft_compiler.lower.rules.gather import require_in_range
+from weft_compiler.lower.values import (
+    Reduction,
+    StatementDefinition,
+    Value,
+    compute_value,
+    reduce_value,
+)
 from weft_tensor import dtypes
 
 _F32 = dtypes.float32
@@ -39,7 +45,7 @@ def _number(value: float) -> Expr:
     return number(value, _F32)
 
 
-def _rounded(primitive: str, x: Expr, y: Expr) -> Expr:
+def _round_float32(primitive: str, x: Expr, y: Expr) -> Expr:
     """Return a float32 sum, difference or product that is never contracted with another operation.
 
     Its last bit decides whether a position is exactly on a pixel, and whether it is within the
@@ -56,35 +62,37 @@ def _axis(op: Operation, boxes: Value, axis: int, size: int, count: int, nearest
     def position(box: Expr, position: Expr) -> Expr:
         start, end = boxes.at(box, axis), boxes.at(box, axis + 2)
         if count == 1:
-            middle = _rounded("mul", _number(0.5), _rounded("add", start, end))
-            return _rounded("mul", middle, reach)
-        whole = _rounded("mul", _rounded("sub", end, start), reach)
+            middle = _round_float32("mul", _number(0.5), _round_float32("add", start, end))
+            return _round_float32("mul", middle, reach)
+        whole = _round_float32("mul", _round_float32("sub", end, start), reach)
         step = apply("div", whole, _number(count - 1))
-        return _rounded(
-            "add", _rounded("mul", start, reach), _rounded("mul", cast(position, _F32), step)
+        return _round_float32(
+            "add",
+            _round_float32("mul", start, reach),
+            _round_float32("mul", cast(position, _F32), step),
         )
 
-    place = computed(f"{name}_place", _F32, shape, position)
+    place = compute_value(f"{name}_place", _F32, shape, position)
 
     def within(*position: Expr) -> Expr:
         above = apply("greater_equal", place.at(*position), _number(0))
         return apply("bit_and", above, apply("less_equal", place.at(*position), reach))
 
-    inside = computed(f"{name}_inside", dtypes.bool_, shape, within)
+    inside = compute_value(f"{name}_inside", dtypes.bool_, shape, within)
 
     def safe(*position: Expr) -> Expr:
         result = where(inside.at(*position), place.at(*position), _number(0))
         return apply("floor", apply("add", result, _number(0.5))) if nearest else result
 
-    def neighbour(which: str) -> Value:
-        return computed(
-            f"{name}_{which}",
+    def neighbour(kind: str) -> Value:
+        return compute_value(
+            f"{name}_{kind}",
             INDEX,
             shape,
-            lambda *position: cast(apply(which, safe(*position)), INDEX),
+            lambda *position: cast(apply(kind, safe(*position)), INDEX),
         )
 
-    part = computed(
+    part = compute_value(
         f"{name}_part",
         _F32,
         shape,
@@ -130,22 +138,22 @@ class _Corners:
         self._which = value
         self._axes = (rows, columns)
 
-    def at(self, place: Sequence[Expr], y: str, x: str) -> Expr:
+    def at(self, position: Sequence[Expr], y: str, x: str) -> Expr:
         """Return a neighbor for an element of the crops: `low` or `high` along each axis."""
-        box, i, j, channel = place
+        box, i, j, channel = position
         rows, columns = self._axes
         sizes = self._image.shape
-        number_of = clamped(cast(self._which.at(box), INDEX), sizes[0])
-        row = clamped(getattr(rows, y).at(box, i), sizes[1])
-        column = clamped(getattr(columns, x).at(box, j), sizes[2])
+        number_of = clamp_index(cast(self._which.at(box), INDEX), sizes[0])
+        row = clamp_index(getattr(rows, y).at(box, i), sizes[1])
+        column = clamp_index(getattr(columns, x).at(box, j), sizes[2])
         return cast(self._image.at(number_of, row, column, channel), _F32)
 
 
-def _between(low: Expr, high: Expr, part: Expr) -> Expr:
+def _interpolate(low: Expr, high: Expr, part: Expr) -> Expr:
     return apply("add", apply("mul", apply("sub", high, low), part), low)
 
 
-@lowers("CropAndResize", known=(3,))
+@lowers("CropAndResize", known_operands=(3,))
 def _crop(op: Operation) -> Value:
     image, which, shape = op.inputs[0], op.inputs[2], op.shape()
     nearest = op.attr("method") == "nearest"
@@ -159,7 +167,7 @@ def _crop(op: Operation) -> Value:
             between = corners.at(position, "low", "low")
         else:
             sides = [
-                _between(
+                _interpolate(
                     corners.at(position, y, "low"),
                     corners.at(position, y, "high"),
                     columns.part.at(box, j),
@@ -167,15 +175,15 @@ def _crop(op: Operation) -> Value:
                 for y in ("low", "high")
             ]
             upper, lower = sides
-            between = _between(upper, lower, rows.part.at(box, i))
+            between = _interpolate(upper, lower, rows.part.at(box, i))
         return where(_both(rows, columns, box, i, j), between, overflow)
 
-    result = computed(op.name, _F32, shape, element)
-    result.requires = (in_range(which, image.shape[0]),)
+    result = compute_value(op.name, _F32, shape, element)
+    result.requires = (require_in_range(which, image.shape[0]),)
     return result
 
 
-@lowers("CropAndResizeGradImage", known=(3,))
+@lowers("CropAndResizeGradImage", known_operands=(3,))
 def _grad_image(op: Operation) -> Value:
     """Add the gradients to the four neighbors of their positions."""
     (grads, _, which), shape = op.inputs[:3], op.shape()
@@ -184,8 +192,8 @@ def _grad_image(op: Operation) -> Value:
         "the gradients have another number of channels than the images",
     )
     rows, columns = _axes(op, shape, grads.shape[1:3], 1, op.attr("method") == "nearest")
-    given = computed(f"{op.name}_grads", _F32, grads.shape, grads.at)
-    numbers = computed(f"{op.name}_numbers", INDEX, which.shape, which.at)
+    given = compute_value(f"{op.name}_grads", _F32, grads.shape, grads.at)
+    numbers = compute_value(f"{op.name}_numbers", INDEX, which.shape, which.at)
     sides = [rows.inside, rows.low, rows.high, rows.part]
     sides += [columns.inside, columns.low, columns.high, columns.part]
 
@@ -198,7 +206,7 @@ def _grad_image(op: Operation) -> Value:
                 load(part, side.shape, place)
                 for part, side, place in zip(parts, sides, position, strict=True)
             ]
-            image = clamped(load(numbered, numbers.shape, (box,)), shape[0])
+            image = clamp_index(load(numbered, numbers.shape, (box,)), shape[0])
             upper, left = apply("sub", _number(1), y_part), apply("sub", _number(1), x_part)
 
             def add(channel: Expr) -> Body:
@@ -206,7 +214,7 @@ def _grad_image(op: Operation) -> Value:
                 return tuple([
                     Store(
                         result.name,
-                        (image, clamped(y, shape[1]), clamped(x, shape[2]), channel),
+                        (image, clamp_index(y, shape[1]), clamp_index(x, shape[2]), channel),
                         apply("mul", apply("mul", own, tall), wide),
                         "add",
                     )
@@ -219,9 +227,11 @@ def _grad_image(op: Operation) -> Value:
         start = fill(unique, result, _number(0))
         return (*start, *(nest(unique, grads.shape[:3], position) if shape[3] else ()))
 
-    total = Value(f"{op.name}_sum", _F32, shape, Written((given, numbers, *sides), write))
-    total.requires = (in_range(which, shape[0]),)
-    return computed(op.name, op.dtype(), shape, total.at)
+    total = Value(
+        f"{op.name}_sum", _F32, shape, StatementDefinition((given, numbers, *sides), write)
+    )
+    total.requires = (require_in_range(which, shape[0]),)
+    return compute_value(op.name, op.dtype(), shape, total.at)
 
 
 @lowers("CropAndResizeGradBoxes")
@@ -243,8 +253,8 @@ def _grad_boxes(op: Operation) -> Value:
         steps = []
         for side in ("low", "high"):
             across = [("low", side), ("high", side)]
-            places = across if axis == 0 else [(y, x) for x, y in across]
-            first, second = [corners.at(position, y, x) for y, x in places]
+            indices = across if axis == 0 else [(y, x) for x, y in across]
+            first, second = [corners.at(position, y, x) for y, x in indices]
             steps.append(apply("sub", second, first))
         remaining = apply("sub", _number(1), part)
         slope = apply("add", apply("mul", remaining, steps[0]), apply("mul", part, steps[1]))
@@ -255,12 +265,14 @@ def _grad_boxes(op: Operation) -> Value:
     for last in (False, True):
         for axis in (0, 1):
             ends.append(_end(op, axis, last, grads.shape, image.shape[1 + axis], change))
-    result = computed(op.name, op.dtype(), op.shape(), lambda box, end: _chosen(ends, box, end))
-    result.requires = (in_range(which, image.shape[0]),)
+    result = compute_value(
+        op.name, op.dtype(), op.shape(), lambda box, end: _select(ends, box, end)
+    )
+    result.requires = (require_in_range(which, image.shape[0]),)
     return result
 
 
-def _chosen(ends: Sequence[Value], box: Expr, end: Expr) -> Expr:
+def _select(ends: Sequence[Value], box: Expr, end: Expr) -> Expr:
     result = ends[-1].at(box)
     for position, item in reversed(list(enumerate(ends[:-1]))):
         result = where(apply("equal", end, index(position)), item.at(box), result)
@@ -275,7 +287,7 @@ def _end(
     count, name = shape[1 + axis], f"{op.name}_{'yx'[axis]}_{'end' if last else 'start'}"
     space = tuple(shape)
     kept = 1 + axis
-    along = reduced(
+    along = reduce_value(
         f"{op.name}_along_{axis}",
         Value(name, _F32, space),
         [position for position in range(1, 4) if position != kept],

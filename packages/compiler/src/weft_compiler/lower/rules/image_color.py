@@ -10,7 +10,7 @@ from weft_compiler.ir.program import Body, Buffer, Let, Statement, Store
 from weft_compiler.lower.precision import wide_type
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.reduction import reduce
-from weft_compiler.lower.values import Value, Written, computed
+from weft_compiler.lower.values import StatementDefinition, Value, compute_value
 from weft_tensor.dtypes import DType
 
 Channels = list[Expr]
@@ -71,10 +71,10 @@ class _Pixel:
 
     def shares(self, hue: Expr) -> Channels:
         """Convert a hue to red, green and blue at full saturation and value, in [0, 1]."""
-        place = self.named("place", apply("mul", hue, self.number(6)))
+        position = self.named("place", apply("mul", hue, self.number(6)))
 
         def distance(of: float) -> Expr:
-            return apply("abs", apply("sub", place, self.number(of)))
+            return apply("abs", apply("sub", position, self.number(of)))
 
         rises = [
             apply("sub", distance(3), self.number(1)),
@@ -122,7 +122,7 @@ def _pixelwise(op: Operation, change: Change) -> Value:
 
         return nest(unique, shape[:-1], body)
 
-    return Value(op.name, op.dtype(), shape, Written(op.inputs, write))
+    return Value(op.name, op.dtype(), shape, StatementDefinition(op.inputs, write))
 
 
 @lowers("RGBToHSV")
@@ -168,10 +168,10 @@ def _adjust_contrast(op: Operation) -> Value:
         "the images have a rank below 3, or the factor is not a scalar",
     )
     wide = wide_type(x.dtype)
-    given = computed(f"{op.name}_x", wide, x.shape, x.at)
+    given = compute_value(f"{op.name}_x", wide, x.shape, x.at)
     total = reduce(f"{op.name}_sum", given, [x.rank - 3, x.rank - 2], "add")
     count = number(max(1, x.shape[-3] * x.shape[-2]), wide)
-    mean = computed(
+    mean = compute_value(
         f"{op.name}_mean",
         wide,
         total.shape,
@@ -183,4 +183,4 @@ def _adjust_contrast(op: Operation) -> Value:
         far = apply("mul", apply("sub", given.at(*position), middle), cast(factor.at(), wide))
         return apply("add", far, middle)
 
-    return computed(op.name, op.dtype(), x.shape, element)
+    return compute_value(op.name, op.dtype(), x.shape, element)

@@ -8,10 +8,10 @@ from typing import Any, Final
 import numpy as np
 
 from weft_compiler.ir.expressions import INDEX, Expr, add, apply, number
-from weft_compiler.ir.indices import clamped
+from weft_compiler.ir.indices import clamp_index
 from weft_compiler.lower.precision import wide_type
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.values import Reduction, Value, computed, moved
+from weft_compiler.lower.values import Reduction, Value, compute_value, move_elements
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 from weft_tensor.resampling import (
@@ -30,7 +30,7 @@ TapsOf = Callable[[int, int, int], Taps]
 """Function from an axis of images and its sizes before and after to the taps."""
 
 
-def _checked(op: Operation) -> tuple[Value, tuple[int, ...]]:
+def _check_operands(op: Operation) -> tuple[Value, tuple[int, ...]]:
     """Check the operands; return the images and the shape of the result."""
     x, shape = op.inputs[0], op.shape()
     require(x.rank == len(shape) == 4, "the images do not have rank 4")
@@ -51,7 +51,9 @@ def _taps_of(op: Operation) -> TapsOf:
 
 def _filters(op: Operation, first: int) -> TapsOf:
     """Return the taps of filters that two further operands scale and translate."""
-    factors, shifts = (op.known(operand).reshape(-1).tolist() for operand in (first, first + 1))
+    factors, shifts = (
+        op.known_value(operand).reshape(-1).tolist() for operand in (first, first + 1)
+    )
     require(len(factors) == len(shifts) == 2 and min(factors) > 0, "scales must be positive")
     kind, antialias = op.attr("kernel_type"), bool(op.attr("antialias"))
     return lambda axis, before, after: filter_taps(
@@ -59,19 +61,19 @@ def _filters(op: Operation, first: int) -> TapsOf:
     )
 
 
-@lowers("ResizeBilinear", "ResizeBicubic", "ResizeArea", known=(1,))
+@lowers("ResizeBilinear", "ResizeBicubic", "ResizeArea", known_operands=(1,))
 def _resize(op: Operation) -> Value:
     return _forward(op, _taps_of(op))
 
 
-@lowers("ScaleAndTranslate", known=(1, 2, 3))
+@lowers("ScaleAndTranslate", known_operands=(1, 2, 3))
 def _scale_and_translate(op: Operation) -> Value:
     return _forward(op, _filters(op, 2))
 
 
 def _forward(op: Operation, taps: TapsOf) -> Value:
-    x, shape = _checked(op)
-    return _resampled(op, x, [taps(axis, x.shape[axis], shape[axis]) for axis in (1, 2)])
+    x, shape = _check_operands(op)
+    return _resample(op, x, [taps(axis, x.shape[axis], shape[axis]) for axis in (1, 2)])
 
 
 @lowers("ResizeBilinearGrad", "ResizeBicubicGrad")
@@ -79,15 +81,15 @@ def _resize_grad(op: Operation) -> Value:
     return _backward(op, _taps_of(op))
 
 
-@lowers("ScaleAndTranslateGrad", known=(2, 3))
+@lowers("ScaleAndTranslateGrad", known_operands=(2, 3))
 def _scale_and_translate_grad(op: Operation) -> Value:
     return _backward(op, _filters(op, 2))
 
 
 def _backward(op: Operation, taps: TapsOf) -> Value:
-    x, shape = _checked(op)
+    x, shape = _check_operands(op)
     back = [taps(axis, shape[axis], x.shape[axis]).transposed() for axis in (1, 2)]
-    return _resampled(op, x, back)
+    return _resample(op, x, back)
 
 
 def _nearest_of(op: Operation, axis: int, size: int, count: int) -> Array:
@@ -95,35 +97,35 @@ def _nearest_of(op: Operation, axis: int, size: int, count: int) -> Array:
     return nearest_index(size, count, align, half)
 
 
-@lowers("ResizeNearestNeighbor", known=(1,))
+@lowers("ResizeNearestNeighbor", known_operands=(1,))
 def _nearest(op: Operation) -> Value:
-    x, shape = _checked(op)
-    places = [
+    x, shape = _check_operands(op)
+    indices = [
         _table(op, f"places_{axis}", _nearest_of(op, axis, x.shape[axis], shape[axis]), INDEX)
         for axis in (1, 2)
     ]
 
     def source(*index: Expr) -> list[Expr]:
         near = [
-            clamped(table.at(index[axis]), x.shape[axis])
-            for axis, table in enumerate(places, start=1)
+            clamp_index(table.at(index[axis]), x.shape[axis])
+            for axis, table in enumerate(indices, start=1)
         ]
         return [index[0], *near, index[3]]
 
-    return moved(op.name, x, shape, source)
+    return move_elements(op.name, x, shape, source)
 
 
-@lowers("ResizeNearestNeighborGrad", known=(1,))
+@lowers("ResizeNearestNeighborGrad", known_operands=(1,))
 def _nearest_grad(op: Operation) -> Value:
     """Return the gradient: each pixel sums the gradients of the result pixels that copy it."""
-    x, shape = _checked(op)
+    x, shape = _check_operands(op)
     wide = wide_type(x.dtype)
     back = []
     for axis in (1, 2):
         index = _nearest_of(op, axis, shape[axis], x.shape[axis])[:, None]
         taps = Taps(index, np.ones(index.shape, np.float32), shape[axis])
         back.append(taps.transposed())
-    return _resampled(op, x, back, wide)
+    return _resample(op, x, back, wide)
 
 
 # ------------------------------------------------------------------------------- applying
@@ -135,27 +137,27 @@ def _table(op: Operation, name: str, array: Any, dtype: DType) -> Value:
     return Value(f"{op.name}_{name}", dtype, array.shape, constant=array)
 
 
-def _resampled(op: Operation, x: Value, taps: list[Taps], wide: DType = dtypes.float32) -> Value:
+def _resample(op: Operation, x: Value, taps: list[Taps], wide: DType = dtypes.float32) -> Value:
     """Resample images along both axes, first along the one that leaves less work for the other."""
     rows, columns = taps
     steps = [(axis, item) for axis, item in enumerate(taps, start=1) if not item.is_identity()]
     if len(rows.index) * columns.size > rows.size * len(columns.index):
         steps.reverse()
-    result = computed(f"{op.name}_wide", wide, x.shape, x.at)
+    result = compute_value(f"{op.name}_wide", wide, x.shape, x.at)
     for axis, item in steps:
-        result = _along(op, result, axis, item)
-    return computed(op.name, op.dtype(), op.shape(), result.at)
+        result = _resample_axis(op, result, axis, item)
+    return compute_value(op.name, op.dtype(), op.shape(), result.at)
 
 
-def _along(op: Operation, x: Value, axis: int, taps: Taps) -> Value:
+def _resample_axis(op: Operation, x: Value, axis: int, taps: Taps) -> Value:
     """Resample along one axis."""
     count, depth = taps.index.shape
-    places = _table(op, f"places_{axis}", taps.index, INDEX)
+    indices = _table(op, f"places_{axis}", taps.index, INDEX)
     weights = _table(op, f"weights_{axis}", taps.weight, x.dtype)
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
 
     def taken(index: tuple[Expr, ...], tap: Expr | int) -> Expr:
-        near = clamped(places.at(index[axis], tap), taps.size)
+        near = clamp_index(indices.at(index[axis], tap), taps.size)
         return x.at(*index[:axis], near, *index[axis + 1 :])
 
     def weighted(index: tuple[Expr, ...], tap: Expr | int) -> Expr:
@@ -172,7 +174,7 @@ def _along(op: Operation, x: Value, axis: int, taps: Taps) -> Value:
 
     name = f"{op.name}_along_{axis}"
     if taps.between or depth <= _FEW:
-        return computed(name, x.dtype, shape, between if taps.between else summed)
+        return compute_value(name, x.dtype, shape, between if taps.between else summed)
     space = (*shape[: axis + 1], depth, *shape[axis + 1 :])
 
     def term(*index: Expr) -> Expr:

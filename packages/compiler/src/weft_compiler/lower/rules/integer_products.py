@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from weft_compiler.ir.expressions import Expr, apply, cast, index, number, where
-from weft_compiler.ir.indices import clamped, inside, modulo, over, plus, times
+from weft_compiler.ir.indices import clamp_index, is_inside, modulo, over, plus, times
 from weft_compiler.ir.loops import Unique, fill, load, nest
 from weft_compiler.ir.program import Allocate, Body, Buffer, Statement
 from weft_compiler.layouts import FOUR, PANEL
@@ -33,7 +33,13 @@ from weft_compiler.lower.rules.conv import (
     windows_of,
 )
 from weft_compiler.lower.rules.depthwise import MOST_TAPS
-from weft_compiler.lower.values import Value, Written, broadcast, computed, reduced
+from weft_compiler.lower.values import (
+    StatementDefinition,
+    Value,
+    broadcast,
+    compute_value,
+    reduce_value,
+)
 from weft_compiler.routines.int8 import ConvBytes, MatmulBytes, PackBytes, pack_bytes
 from weft_tensor import dtypes
 
@@ -95,8 +101,8 @@ def _columns(b: Value) -> _Columns:
         signed = (b.constant.astype(np.int16) - less).astype(np.int8).reshape(-1, k, n)
         made = [pack_bytes(matrix) for matrix in signed]
         parts = [
-            np.array([each[at] for each in made], dtype.numpy).reshape(shape)
-            for at, (dtype, shape) in enumerate(
+            np.array([each[index] for each in made], dtype.numpy).reshape(shape)
+            for index, (dtype, shape) in enumerate(
                 zip((dtypes.int8, dtypes.int32), shapes, strict=True)
             )
         ]
@@ -117,19 +123,19 @@ def _columns(b: Value) -> _Columns:
 
         return nest(unique, lead, call)
 
-    whole = Value(f"{b.name}_packed", dtypes.int8, shapes[0], Written((b,), write))
+    whole = Value(f"{b.name}_packed", dtypes.int8, shapes[0], StatementDefinition((b,), write))
     rank = len(b.shape)
-    totals = reduced(
+    totals = reduce_value(
         f"{b.name}_totals", b, [rank - 2], "add", number(0, dtypes.int32),
         lambda *at: apply("sub", _wide(b.at(*at)), number(less, dtypes.int32)),
     )  # fmt: skip
 
     def padded(*at: Expr) -> Expr:
         column = plus(times(at[-2], PANEL), at[-1])
-        there = totals.at(*at[:-2], clamped(column, n))
+        there = totals.at(*at[:-2], clamp_index(column, n))
         return where(apply("less", column, index(n)), there, number(0, dtypes.int32))
 
-    sums = computed(f"{b.name}_sums", dtypes.int32, shapes[1], padded)
+    sums = compute_value(f"{b.name}_sums", dtypes.int32, shapes[1], padded)
     return _Columns(whole, sums, b.shape, less)
 
 
@@ -138,43 +144,46 @@ def _matmul(op: Operation) -> Value:
     a, b, a_zero, b_zero = op.inputs
     shape, k = op.shape(), a.shape[-1]
     if not math.prod(shape) or not k:
-        return computed(op.name, dtypes.int32, shape, lambda *_: number(0, dtypes.int32))
+        return compute_value(op.name, dtypes.int32, shape, lambda *_: number(0, dtypes.int32))
     columns = _columns(b)
-    found = _product(op.name, a, columns, shape)
+    result = _product(op.name, a, columns, shape)
     if b_zero.constant is not None:
         b_zero = _int32(f"{op.name}_zero", b_zero.constant.astype(np.int32) - columns.less)
     elif columns.less:
-        b_zero = _less(b_zero, columns.less)
+        b_zero = _subtract(b_zero, columns.less)
     rows = None
     if not _is_zero(b_zero):
         rank = a.rank
-        rows = reduced(
+        rows = reduce_value(
             f"{op.name}_rows", a, [rank - 1], "add", number(0, dtypes.int32),
             lambda *at: _wide(a.at(*at)),
         )  # fmt: skip
 
-    def element(*at: Expr) -> Expr:
-        terms = [found.at(*at)]
-        left = broadcast(a.shape[:-2], at[:-2])
-        right = broadcast(b.shape[:-2], at[:-2])
-        za, zb = a_zero.at(*broadcast(a_zero.shape, at)), b_zero.at(*broadcast(b_zero.shape, at))
+    def element(*index: Expr) -> Expr:
+        terms = [result.at(*index)]
+        left = broadcast(a.shape[:-2], index[:-2])
+        right = broadcast(b.shape[:-2], index[:-2])
+        za, zb = (
+            a_zero.at(*broadcast(a_zero.shape, index)),
+            b_zero.at(*broadcast(b_zero.shape, index)),
+        )
         if rows is not None:
             # (sum a - k za) zb
-            total = rows.at(*left, at[-2])
+            total = rows.at(*left, index[-2])
             if not _is_zero(a_zero):
                 total = apply("sub", total, apply("mul", number(k, dtypes.int32), za))
             terms.append(apply("mul", total, zb))
         if not _is_zero(a_zero):
-            terms.append(apply("mul", columns.sum_of(right, at[-1]), za))
+            terms.append(apply("mul", columns.sum_of(right, index[-1]), za))
         return _difference(terms)
 
     if rows is None and _is_zero(a_zero):
-        return found
-    return computed(f"{op.name}_centred", dtypes.int32, shape, element)
+        return result
+    return compute_value(f"{op.name}_centred", dtypes.int32, shape, element)
 
 
-def _less(x: Value, amount: int) -> Value:
-    return computed(
+def _subtract(x: Value, amount: int) -> Value:
+    return compute_value(
         f"{x.name}_less",
         dtypes.int32,
         x.shape,
@@ -207,13 +216,13 @@ def _product(name: str, a: Value, columns: _Columns, shape: Sequence[int]) -> Va
         return call() if alone else nest(unique, shape[:-2], call)
 
     operands = (a, columns.panels, columns.sums)
-    return Value(name, dtypes.int32, tuple(shape), Written(operands, write))
+    return Value(name, dtypes.int32, tuple(shape), StatementDefinition(operands, write))
 
 
 # ---------------------------------------------------------------------------- convolutions
 
 
-def _framed(x: Value, axes: Sequence[Axis], zero: Value) -> Value:
+def _pad_image(x: Value, axes: Sequence[Axis], zero: Value) -> Value:
     """Return the image padded with its zero point as far as windows reach."""
     sizes = [(axis.count - 1) * axis.stride + (axis.taps - 1) * axis.dilation + 1 for axis in axes]
     if not any(axis.before for axis in axes) and all(
@@ -222,12 +231,12 @@ def _framed(x: Value, axes: Sequence[Axis], zero: Value) -> Value:
         return x
 
     def element(n: Expr, i: Expr, j: Expr, c: Expr) -> Expr:
-        places = [plus(at, -axis.before) for at, axis in zip((i, j), axes, strict=True)]
-        near = list(map(clamped, places, x.shape[1:3]))
-        there = apply("bit_and", *map(inside, places, x.shape[1:3]))
+        indices = [plus(index, -axis.before) for index, axis in zip((i, j), axes, strict=True)]
+        near = list(map(clamp_index, indices, x.shape[1:3]))
+        there = apply("bit_and", *map(is_inside, indices, x.shape[1:3]))
         return where(there, x.at(n, *near, c), cast(zero.at(), x.dtype))
 
-    return computed(f"{x.name}_framed", x.dtype, (x.shape[0], *sizes, x.shape[3]), element)
+    return compute_value(f"{x.name}_framed", x.dtype, (x.shape[0], *sizes, x.shape[3]), element)
 
 
 def _filters(op: Operation) -> Any:
@@ -257,7 +266,7 @@ def _conv(op: Operation) -> Value:
     shape = (x.shape[0], *[axis.count for axis in axes], depth)
     zero, outside = _zero_of(op, x)
     if outside is None:
-        x = _framed(x, axes, zero)
+        x = _pad_image(x, axes, zero)
         axes = [Axis(a.count, a.taps, a.stride, a.dilation, 0) for a in axes]
     matrix = w.reshape(-1, depth)
     panels, sums = pack_bytes(matrix)
@@ -283,25 +292,29 @@ def _conv(op: Operation) -> Value:
 
         return call_by_rows(unique, shape, axes, call)
 
-    found = Value(op.name, dtypes.int32, shape, Written(given, write))
-    return as_layout(_centred(found, zero, outside, matrix.sum(0, dtype=np.int32)), layout, op.name)
+    result = Value(op.name, dtypes.int32, shape, StatementDefinition(given, write))
+    return as_layout(
+        _subtract_zero_products(result, zero, outside, matrix.sum(0, dtype=np.int32)),
+        layout,
+        op.name,
+    )
 
 
-def _centred(found: Value, zero: Value, value: int | None, sums: Any) -> Value:
+def _subtract_zero_products(result: Value, zero: Value, value: int | None, sums: Any) -> Value:
     """Subtract the products with the zero point: `sums` times the zero point."""
     if value == 0:
-        return found
-    name = f"{found.name}_centred"
+        return result
+    name = f"{result.name}_centred"
     if value is not None:
-        known = _int32(f"{name}_sums", sums * np.int32(value))
-        return computed(
-            name, dtypes.int32, found.shape,
-            lambda *at: apply("sub", found.at(*at), known.at(at[-1])),
+        known_value = _int32(f"{name}_sums", sums * np.int32(value))
+        return compute_value(
+            name, dtypes.int32, result.shape,
+            lambda *at: apply("sub", result.at(*at), known_value.at(at[-1])),
         )  # fmt: skip
     totals = _int32(f"{name}_sums", sums)
-    return computed(
-        name, dtypes.int32, found.shape,
-        lambda *at: apply("sub", found.at(*at), apply("mul", totals.at(at[-1]), zero.at())),
+    return compute_value(
+        name, dtypes.int32, result.shape,
+        lambda *at: apply("sub", result.at(*at), apply("mul", totals.at(at[-1]), zero.at())),
     )  # fmt: skip
 
 
@@ -315,7 +328,7 @@ def _depthwise(op: Operation) -> Value:
     shape = (x.shape[0], *[axis.count for axis in axes], channels * multiplier)
     require(0 not in (*shape, *x.shape) and x.shape[3] == channels, "it has zero windows")
     zero, value = _zero_of(op, x)
-    framed = _framed(x, axes, zero)
+    framed = _pad_image(x, axes, zero)
     # Widened at compile time; loops over channels would widen them again for each position.
     filters = Value(f"{op.name}_wide", dtypes.int32, w.shape, constant=w.astype(np.int32))
 
@@ -323,15 +336,15 @@ def _depthwise(op: Operation) -> Value:
         c, m = over(o, multiplier), modulo(o, multiplier)
         total: Expr | None = None
         for tap in product(range(high), range(wide)):
-            places = [
-                plus(times(at, axis.stride), k * axis.dilation)
-                for at, axis, k in zip((i, j), axes, tap, strict=True)
+            indices = [
+                plus(times(index, axis.stride), k * axis.dilation)
+                for index, axis, k in zip((i, j), axes, tap, strict=True)
             ]
-            term = apply("mul", _wide(framed.at(n, *places, c)), _wide(filters.at(*tap, c, m)))
+            term = apply("mul", _wide(framed.at(n, *indices, c)), _wide(filters.at(*tap, c, m)))
             total = term if total is None else apply("add", total, term)
         assert total is not None
         return total
 
-    found = computed(op.name, dtypes.int32, shape, element)
+    result = compute_value(op.name, dtypes.int32, shape, element)
     sums = w.reshape(high * wide, -1).sum(0, dtype=np.int32)
-    return as_layout(_centred(found, zero, value, sums), layout, op.name)
+    return as_layout(_subtract_zero_products(result, zero, value, sums), layout, op.name)

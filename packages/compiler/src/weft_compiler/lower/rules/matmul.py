@@ -14,10 +14,16 @@ from weft_compiler.ir.expressions import Expr, apply, index, number, where
 from weft_compiler.ir.loops import Unique, fill, load, nest
 from weft_compiler.ir.program import Body, Buffer, Statement
 from weft_compiler.layouts import pair_panels
-from weft_compiler.lower.panels import aligned, packed
-from weft_compiler.lower.precision import NARROW, widened
+from weft_compiler.lower.panels import align_array, pack_columns
+from weft_compiler.lower.precision import NARROW, widen
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.values import Reduction, Value, Written, broadcast, computed
+from weft_compiler.lower.values import (
+    Reduction,
+    StatementDefinition,
+    Value,
+    broadcast,
+    compute_value,
+)
 from weft_compiler.routines.bfloat16 import MatmulPairs, PackPairs, pack_pairs
 from weft_compiler.routines.gemm import MatmulPacked, Product
 from weft_compiler.routines.selection import (
@@ -31,12 +37,12 @@ from weft_tensor import dtypes
 from weft_tensor.shape import is_fully_defined
 
 
-def by_kernel(node: Node) -> str:
+def kernel_reason(node: Node) -> str:
     """Return why the kernel is preferred for a product, or ""."""
     return MISSING if node.outputs[0].dtype.is_floating and not addresses() else ""
 
 
-def _repays(node: Node) -> bool:
+def _is_worth_compiling(node: Node) -> bool:
     """Return True if compiling a single product pays.
 
     It pays for bfloat16, for many small products, and for integers, which BLAS does not support.
@@ -65,12 +71,12 @@ def _repays(node: Node) -> bool:
     )
 
 
-@lowers("MatMul", by_kernel=by_kernel, alone=_repays)
+@lowers("MatMul", by_kernel=kernel_reason, compiles_alone=_is_worth_compiling)
 def _matmul(op: Operation) -> Value:
     return _product(op, bool(op.attr("transpose_a")), bool(op.attr("transpose_b")))
 
 
-@lowers("BatchMatMul", "BatchMatMulV2", by_kernel=by_kernel, alone=_repays)
+@lowers("BatchMatMul", "BatchMatMulV2", by_kernel=kernel_reason, compiles_alone=_is_worth_compiling)
 def _batch_matmul(op: Operation) -> Value:
     return _product(op, bool(op.attr("adj_x")), bool(op.attr("adj_y")))
 
@@ -95,13 +101,13 @@ def product_of(
       shape: shape of the result.
     """
     if a.dtype in NARROW:
-        total = sums_of(f"{name}_wide", a, b, shape, transpose_a, transpose_b)
-        return computed(name, a.dtype, shape, total.at)
+        total = product_sums(f"{name}_wide", a, b, shape, transpose_a, transpose_b)
+        return compute_value(name, a.dtype, shape, total.at)
     if not a.dtype.is_floating:
-        return _of_integers(name, a, b, shape, transpose_a, transpose_b)
+        return _multiply_integers(name, a, b, shape, transpose_a, transpose_b)
     routine = select_product(_shape_of(a, b, shape, transpose_a, transpose_b))
     if issubclass(routine, MatmulPacked):
-        return _by_weights(name, a, b.constant.T if transpose_b else b.constant, b, shape)
+        return _multiply_packed(name, a, b.constant.T if transpose_b else b.constant, b, shape)
     (m, n), k = shape[-2:], a.shape[-2 if transpose_a else -1]
 
     def write(unique: Unique, c: Buffer, *operands: Buffer) -> Sequence[Statement]:
@@ -115,8 +121,8 @@ def product_of(
 
         def product(*at: Expr) -> Body:
             views = [
-                load(buffer, each, [*broadcast(each[:-2], at), index(0), index(0)])
-                for buffer, each in matrices
+                load(buffer, matrice, [*broadcast(matrice[:-2], at), index(0), index(0)])
+                for buffer, matrice in matrices
             ]
             call = routine(
                 *views,
@@ -133,10 +139,10 @@ def product_of(
 
         return nest(unique, shape[:-2], product)
 
-    return Value(name, a.dtype, tuple(shape), Written((a, b), write))
+    return Value(name, a.dtype, tuple(shape), StatementDefinition((a, b), write))
 
 
-def sums_of(
+def product_sums(
     name: str,
     a: Value,
     b: Value,
@@ -146,9 +152,9 @@ def sums_of(
 ) -> Value:
     """Return the product like `product_of`, except that 16-bit floats return their float32 sums."""
     if not pairs_reason(_shape_of(a, b, shape, transpose_a, transpose_b)):
-        return _of_pairs(name, a, b, shape, transpose_a, transpose_b)
+        return _multiply_pairs(name, a, b, shape, transpose_a, transpose_b)
     if a.dtype in NARROW or b.dtype in NARROW:
-        a, b = widened(name, a), widened(name, b)
+        a, b = widen(name, a), widen(name, b)
     return product_of(name, a, b, shape, transpose_a, transpose_b)
 
 
@@ -168,14 +174,14 @@ def _shape_of(
     )
 
 
-def _of_pairs(
+def _multiply_pairs(
     name: str, a: Value, b: Value, shape: Sequence[int], transpose_a: bool, transpose_b: bool
 ) -> Value:
     """Return the product of bfloat16 matrices in float32."""
     (m, n), k = shape[-2:], a.shape[-2 if transpose_a else -1]
     if not math.prod(shape) or not k:
-        return computed(name, dtypes.float32, shape, lambda *_: number(0, dtypes.float32))
-    panels = _panels(b, transpose_b)
+        return compute_value(name, dtypes.float32, shape, lambda *_: number(0, dtypes.float32))
+    panels = _pack_panels(b, transpose_b)
     alone = not transpose_a and math.prod(b.shape[:-2]) == 1
     rows = math.prod(shape[:-1]) if alone else m
     a_row, a_column = (1, m) if transpose_a else (k, 1)
@@ -195,20 +201,20 @@ def _of_pairs(
 
         return product() if alone else nest(unique, shape[:-2], product)
 
-    return Value(name, dtypes.float32, tuple(shape), Written((a, panels), write))
+    return Value(name, dtypes.float32, tuple(shape), StatementDefinition((a, panels), write))
 
 
-def _panels(b: Value, transposed: bool) -> Value:
+def _pack_panels(b: Value, transposed: bool) -> Value:
     """Pack bfloat16 matrices as panels of pairs: (..., panels, pairs, columns, 2)."""
     lead, (k, n) = b.shape[:-2], b.shape[:-3:-1] if transposed else b.shape[-2:]
     shape = (*lead, *pair_panels(n, k))
     if b.constant is not None:
         whole = b.constant.swapaxes(-1, -2) if transposed else b.constant
-        found = aligned(shape, whole.dtype)
-        parts = found.reshape(-1, *shape[-4:])
+        result = align_array(shape, whole.dtype)
+        parts = result.reshape(-1, *shape[-4:])
         for at, matrix in enumerate(whole.reshape(-1, k, n)):
             parts[at] = pack_pairs(matrix)
-        return Value(f"{b.name}_pairs", b.dtype, shape, constant=found)
+        return Value(f"{b.name}_pairs", b.dtype, shape, constant=result)
     b_row, b_column = (1, k) if transposed else (n, 1)
 
     def write(unique: Unique, panels: Buffer, given: Buffer) -> Sequence[Statement]:
@@ -221,10 +227,10 @@ def _panels(b: Value, transposed: bool) -> Value:
 
         return nest(unique, lead, call)
 
-    return Value(f"{b.name}_pairs", b.dtype, shape, Written((b,), write))
+    return Value(f"{b.name}_pairs", b.dtype, shape, StatementDefinition((b,), write))
 
 
-def _of_integers(
+def _multiply_integers(
     name: str, a: Value, b: Value, shape: Sequence[int], transpose_a: bool, transpose_b: bool
 ) -> Value:
     """Return an integer product; sums wrap around.
@@ -234,9 +240,9 @@ def _of_integers(
     batch, (m, n), k = shape[:-2], shape[-2:], a.shape[-2 if transpose_a else -1]
     first = len(batch)
 
-    def term(*at: Expr) -> Expr:
-        lead, i = at[:first], at[first]
-        j, inner = at[first + 1 :] if transpose_b else reversed(at[first + 1 :])
+    def term(*index: Expr) -> Expr:
+        lead, i = index[:first], index[first]
+        j, inner = index[first + 1 :] if transpose_b else reversed(index[first + 1 :])
         left = (inner, i) if transpose_a else (i, inner)
         right = (j, inner) if transpose_b else (inner, j)
         return apply(
@@ -251,13 +257,13 @@ def _of_integers(
     return Value(name, a.dtype, tuple(shape), total)
 
 
-def _by_weights(name: str, a: Value, matrix: Any, b: Value, shape: Sequence[int]) -> Value:
+def _multiply_packed(name: str, a: Value, matrix: Any, b: Value, shape: Sequence[int]) -> Value:
     """Multiply by a constant matrix, which is packed at compile time.
 
     Args:
       matrix: the value of the constant `b`.
     """
-    panels = packed(f"{b.name}_packed", b, matrix)
+    panels = pack_columns(f"{b.name}_packed", b, matrix)
     k, n = matrix.shape
     m = math.prod(shape[:-1])
 
@@ -271,7 +277,7 @@ def _by_weights(name: str, a: Value, matrix: Any, b: Value, shape: Sequence[int]
         )
         return (MatmulPacked(*views, m=m, n=n, k=k, a_row=k, c_row=n),)
 
-    return Value(name, a.dtype, tuple(shape), Written((a, panels), write))
+    return Value(name, a.dtype, tuple(shape), StatementDefinition((a, panels), write))
 
 
 @lowers("Cross")
@@ -291,9 +297,9 @@ def _cross(op: Operation) -> Value:
             ]
             return apply("sub", *products)
 
-        found = part(2)
+        result = part(2)
         for axis in (1, 0):
-            found = where(apply("equal", at[-1], index(axis)), part(axis), found)
-        return found
+            result = where(apply("equal", at[-1], index(axis)), part(axis), result)
+        return result
 
-    return computed(op.name, op.dtype(), op.shape(), element)
+    return compute_value(op.name, op.dtype(), op.shape(), element)

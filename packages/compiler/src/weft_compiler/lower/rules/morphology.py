@@ -7,12 +7,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from weft_compiler.ir.expressions import INDEX, Expr, Variable, apply, cast, index, number, where
-from weft_compiler.ir.indices import clamped, flattened, inside, minus, plus, times, unflattened
+from weft_compiler.ir.indices import (
+    clamp_index,
+    flatten_indices,
+    is_inside,
+    minus,
+    plus,
+    times,
+    unflatten_index,
+)
 from weft_compiler.ir.loops import Unique, fill, load, nest
 from weft_compiler.ir.program import Body, Buffer, If, Let, Statement, Store
 from weft_compiler.lower.precision import wide_type
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.values import Value, Written, computed
+from weft_compiler.lower.values import StatementDefinition, Value, compute_value
 from weft_graph.ops.windows import slide
 from weft_tensor import dtypes
 
@@ -49,11 +57,11 @@ class _Windows:
     ) -> Expr:
         """Return a pixel plus a tap; outside the image, the smallest number."""
         place = self.place(position, tap)
-        near = list(map(clamped, place, self.x.shape[1:3]))
+        near = list(map(clamp_index, place, self.x.shape[1:3]))
         pixel = load(images, self.x.shape, [position[0], *near, position[3]])
         result: Expr = apply("add", pixel, load(taps, self.taps.shape, [*tap, position[3]]))
         for i, size in zip(place, self.x.shape[1:3], strict=True):
-            result = where(inside(i, size), result, self.least)
+            result = where(is_inside(i, size), result, self.least)
         return result
 
     def each(self, unique: Unique, body: Callable[..., Body]) -> Body:
@@ -67,7 +75,9 @@ def _windows(op: Operation) -> _Windows:
     fits = x.rank == 4 and taps.rank == 3 and x.shape[3] == taps.shape[2]
     require(fits and x.size > 0 and taps.size > 0, "images and filters do not match, or are empty")
     wide = wide_type(x.dtype)
-    x, taps = (computed(f"{op.name}_{item.name}", wide, item.shape, item.at) for item in (x, taps))
+    x, taps = (
+        compute_value(f"{op.name}_{item.name}", wide, item.shape, item.at) for item in (x, taps)
+    )
     strides, rates = op.attr("strides")[1:3], op.attr("rates")[1:3]
     slides = [
         slide(n, k, stride, rate, op.attr("padding"))
@@ -82,7 +92,7 @@ def _windows(op: Operation) -> _Windows:
     return _Windows(x, taps, shape, step, minimum)
 
 
-def _largest(op: Operation, windows: _Windows) -> Value:
+def _window_maxima(op: Operation, windows: _Windows) -> Value:
     """Return the largest sum of each window; NaNs are ignored."""
 
     def write(unique: Unique, result: Buffer, images: Buffer, taps: Buffer) -> Body:
@@ -101,13 +111,13 @@ def _largest(op: Operation, windows: _Windows) -> Value:
         f"{op.name}_largest",
         windows.x.dtype,
         windows.shape,
-        Written((windows.x, windows.taps), write),
+        StatementDefinition((windows.x, windows.taps), write),
     )
 
 
-def _taken(op: Operation, windows: _Windows) -> Value:
+def _first_largest_tap(op: Operation, windows: _Windows) -> Value:
     """Return the index of the first tap with the largest sum of each window."""
-    best = _largest(op, windows)
+    best = _window_maxima(op, windows)
 
     def write(
         unique: Unique, result: Buffer, images: Buffer, taps: Buffer, largest: Buffer
@@ -120,21 +130,23 @@ def _taken(op: Operation, windows: _Windows) -> Value:
             matches = apply("equal", value, load(largest, windows.shape, position))
             matches = apply("bit_and", matches, apply("greater", value, windows.least))
             matches = apply("bit_and", matches, apply("less", before, number(0, dtypes.int32)))
-            own = cast(flattened(tap, windows.taps.shape[:2]), dtypes.int32)
+            own = cast(flatten_indices(tap, windows.taps.shape[:2]), dtypes.int32)
             return (Store(result.name, position, where(matches, own, before)),)
 
         start = fill(unique, result, number(_NONE, dtypes.int32))
         return (*start, *windows.each(unique, compare))
 
     operands = (windows.x, windows.taps, best)
-    return Value(f"{op.name}_taken", dtypes.int32, windows.shape, Written(operands, write))
+    return Value(
+        f"{op.name}_taken", dtypes.int32, windows.shape, StatementDefinition(operands, write)
+    )
 
 
 @lowers("Dilation2D")
 def _dilation(op: Operation) -> Value:
     windows = _windows(op)
     require(op.shape() == windows.shape, "the shape of the windows does not match")
-    return computed(op.name, op.dtype(), windows.shape, _largest(op, windows).at)
+    return compute_value(op.name, op.dtype(), windows.shape, _window_maxima(op, windows).at)
 
 
 @lowers("Dilation2DBackpropInput", "Dilation2DBackpropFilter")
@@ -143,17 +155,17 @@ def _gradient(op: Operation) -> Value:
     of, gradient = _windows(op), op.inputs[2]
     require(gradient.shape == of.shape, "the shapes of gradients and windows differ")
     by_input = op.node.type.endswith("Input")
-    given = computed(f"{op.name}_gradient", of.x.dtype, of.shape, gradient.at)
+    given = compute_value(f"{op.name}_gradient", of.x.dtype, of.shape, gradient.at)
 
     def write(unique: Unique, result: Buffer, took: Buffer, passed: Buffer) -> list[Statement]:
         def add(*position: Expr) -> Body:
             tap = Variable(INDEX, unique("tap"))
-            near = clamped(tap, math.prod(of.taps.shape[:2]))
-            rows, columns = unflattened(near, of.taps.shape[:2])
+            near = clamp_index(tap, math.prod(of.taps.shape[:2]))
+            rows, columns = unflatten_index(near, of.taps.shape[:2])
             place: tuple[Expr, ...] = (rows, columns, position[3])
             if by_input:
                 pixel = of.place(position, (rows, columns))
-                place = (position[0], *map(clamped, pixel, of.x.shape[1:3]), position[3])
+                place = (position[0], *map(clamp_index, pixel, of.x.shape[1:3]), position[3])
             store = Store(result.name, place, load(passed, of.shape, position), "add")
             named = Let(tap.name, cast(load(took, of.shape, position), INDEX))
             return (named, If(apply("greater_equal", tap, index(0)), (store,)))
@@ -161,5 +173,10 @@ def _gradient(op: Operation) -> Value:
         start = fill(unique, result, number(0, of.x.dtype))
         return [*start, *nest(unique, of.shape, add)]
 
-    total = Value(f"{op.name}_sum", of.x.dtype, op.shape(), Written((_taken(op, of), given), write))
-    return computed(op.name, op.dtype(), op.shape(), total.at)
+    total = Value(
+        f"{op.name}_sum",
+        of.x.dtype,
+        op.shape(),
+        StatementDefinition((_first_largest_tap(op, of), given), write),
+    )
+    return compute_value(op.name, op.dtype(), op.shape(), total.at)

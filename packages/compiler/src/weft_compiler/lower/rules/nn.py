@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from weft_compiler.ir.expressions import INDEX, Expr, apply, cast, number, where
-from weft_compiler.ir.indices import clamped
+from weft_compiler.ir.indices import clamp_index
 from weft_compiler.lower.precision import wide_type
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.rules.gather import in_range
+from weft_compiler.lower.rules.gather import require_in_range
 from weft_compiler.lower.rules.reduction import reduce
-from weft_compiler.lower.values import Value, broadcast, computed
+from weft_compiler.lower.values import Value, broadcast, compute_value
 
 
 class _Softmax:
@@ -19,21 +19,21 @@ class _Softmax:
         self.wide = wide
         shape = op.shape(len(op.node.outputs) - 1)
         last = len(shape) - 1
-        x = computed(
+        x = compute_value(
             f"{op.name}_x", wide, shape, lambda *index: logits.at(*broadcast(logits.shape, index))
         )
         limit = reduce(f"{op.name}_max", x, [last], "maximum")
-        self.shifted = computed(
+        self.shifted = compute_value(
             f"{op.name}_shifted",
             wide,
             x.shape,
             lambda *index: apply("sub", x.at(*index), limit.at(*index[:-1])),
         )
-        self.exp = computed(
+        self.exp = compute_value(
             f"{op.name}_exp", wide, x.shape, lambda *index: apply("exp", self.shifted.at(*index))
         )
         self.sum = reduce(f"{op.name}_sum", self.exp, [last], "add")
-        self.log_sum = computed(
+        self.log_sum = compute_value(
             f"{op.name}_log", wide, self.sum.shape, lambda *index: apply("log", self.sum.at(*index))
         )
 
@@ -44,14 +44,16 @@ class _Softmax:
         return apply("sub", self.shifted.at(*index), self.log_sum.at(*index[:-1]))
 
 
-@lowers("Softmax", alone=lambda _: True)
+@lowers("Softmax", compiles_alone=lambda _: True)
 def _softmax(op: Operation) -> Value:
-    return computed(op.name, op.dtype(), op.shape(), _Softmax(op, op.inputs[0]).probability)
+    return compute_value(op.name, op.dtype(), op.shape(), _Softmax(op, op.inputs[0]).probability)
 
 
-@lowers("LogSoftmax", alone=lambda _: True)
+@lowers("LogSoftmax", compiles_alone=lambda _: True)
 def _log_softmax(op: Operation) -> Value:
-    return computed(op.name, op.dtype(), op.shape(), _Softmax(op, op.inputs[0]).log_probability)
+    return compute_value(
+        op.name, op.dtype(), op.shape(), _Softmax(op, op.inputs[0]).log_probability
+    )
 
 
 @lowers("BiasAddGrad")
@@ -64,12 +66,12 @@ def _bias_add_grad(op: Operation) -> Value:
 @lowers("L2Loss")
 def _l2_loss(op: Operation) -> Value:
     x = op.inputs[0]
-    squares = computed(
+    squares = compute_value(
         f"{op.name}_squares", x.dtype, x.shape, lambda *index: apply("square", x.at(*index))
     )
     total = reduce(f"{op.name}_sum", squares, list(range(x.rank)), "add")
     half = number(0.5, x.dtype)
-    return computed(op.name, x.dtype, (), lambda: apply("mul", total.at(), half))
+    return compute_value(op.name, x.dtype, (), lambda: apply("mul", total.at(), half))
 
 
 @lowers("SoftmaxCrossEntropyWithLogits")
@@ -84,15 +86,15 @@ def _cross_entropy(op: Operation) -> list[Value]:
     def term(*index: Expr) -> Expr:
         return apply("neg", apply("mul", label_at(*index), parts.log_probability(*index)))
 
-    terms = computed(f"{op.name}_terms", wide, shape, term)
+    terms = compute_value(f"{op.name}_terms", wide, shape, term)
     loss = reduce(f"{op.name}_loss", terms, [1], "add")
 
     def gradient(*index: Expr) -> Expr:
         return apply("sub", parts.probability(*index), label_at(*index))
 
     return [
-        computed(f"{op.name}_0", op.dtype(), loss.shape, loss.at),
-        computed(f"{op.name}_1", op.dtype(1), shape, gradient),
+        compute_value(f"{op.name}_0", op.dtype(), loss.shape, loss.at),
+        compute_value(f"{op.name}_1", op.dtype(1), shape, gradient),
     ]
 
 
@@ -104,7 +106,7 @@ def _sparse_cross_entropy(op: Operation) -> list[Value]:
     wide, classes = parts.wide, logits.shape[1]
 
     def loss(*index: Expr) -> Expr:
-        label = clamped(cast(labels.at(*index), INDEX), classes)
+        label = clamp_index(cast(labels.at(*index), INDEX), classes)
         return apply("neg", parts.log_probability(*index, label))
 
     def gradient(*index: Expr) -> Expr:
@@ -113,9 +115,9 @@ def _sparse_cross_entropy(op: Operation) -> list[Value]:
         return apply("sub", parts.probability(*index), one)
 
     results = [
-        computed(f"{op.name}_0", op.dtype(), labels.shape, loss),
-        computed(f"{op.name}_1", op.dtype(1), logits.shape, gradient),
+        compute_value(f"{op.name}_0", op.dtype(), labels.shape, loss),
+        compute_value(f"{op.name}_1", op.dtype(1), logits.shape, gradient),
     ]
     for result in results:
-        result.requires = (in_range(labels, classes),)
+        result.requires = (require_in_range(labels, classes),)
     return results

@@ -12,7 +12,7 @@ from weft_compiler.ir.program import Allocate, Body, Buffer, Statement, Store
 from weft_compiler.lower.precision import wide_type
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.reduction import reduce
-from weft_compiler.lower.values import Value, Written, computed
+from weft_compiler.lower.values import StatementDefinition, Value, compute_value
 from weft_graph.ir.node import Node
 from weft_graph.ops.windows import channel_axis
 from weft_tensor import dtypes
@@ -49,10 +49,10 @@ class _Images:
         self.epsilon = number(op.attr("epsilon"), self.wide)
 
     def image(self, name: str, element: Element) -> Value:
-        return computed(f"{self.name}_{name}", self.wide, self.shape, element)
+        return compute_value(f"{self.name}_{name}", self.wide, self.shape, element)
 
     def vector(self, name: str, element: Element) -> Value:
-        return computed(f"{self.name}_{name}", self.wide, (self.shape[self.axis],), element)
+        return compute_value(f"{self.name}_{name}", self.wide, (self.shape[self.axis],), element)
 
     def total(self, name: str, element: Element) -> Value:
         """Return sums over each channel."""
@@ -67,13 +67,13 @@ class _Images:
         return apply("sqrt", apply("add", variance.at(c), self.epsilon))
 
 
-def _by_kernel(node: Node) -> str:
+def _kernel_reason(node: Node) -> str:
     """Return why the kernel is preferred: float32 images are mixed with float64 vectors."""
     x, scale = (node.inputs[index].dtype for index in ((1, 2) if "Grad" in node.type else (0, 1)))
     return "" if scale is wide_type(x) else "the element types of its vectors and images differ"
 
 
-@lowers("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", by_kernel=_by_kernel)
+@lowers("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", by_kernel=_kernel_reason)
 def _batch_norm(op: Operation) -> list[Value]:
     x, scale, offset, mean, variance = op.inputs
     training = bool(op.attr("is_training"))
@@ -97,11 +97,13 @@ def _batch_norm(op: Operation) -> list[Value]:
         scaled = apply("mul", centered(*index), factor.at(index[axis]))
         return apply("add", scaled, offset.at(index[axis]))
 
-    y = computed(op.name, op.dtype(), x.shape, element)
-    return [y, mean, unbiased, mean, variance, *_nothing(op, 5)]
+    y = compute_value(op.name, op.dtype(), x.shape, element)
+    return [y, mean, unbiased, mean, variance, *_empty_results(op, 5)]
 
 
-@lowers("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3", by_kernel=_by_kernel)
+@lowers(
+    "FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3", by_kernel=_kernel_reason
+)
 def _batch_norm_grad(op: Operation) -> list[Value]:
     gradient, x, scale, mean, variance = op.inputs[:5]
     images = _Images(op, x, [scale, mean, variance])
@@ -135,14 +137,14 @@ def _batch_norm_grad(op: Operation) -> list[Value]:
             result = apply("sub", result, apply("mul", centered(*index), slope.at(index[axis])))
         return apply("mul", result, factor.at(index[axis]))
 
-    by_x = computed(op.name, op.dtype(), x.shape, element)
-    return [by_x, by_scale, by_offset, *_nothing(op, 3)]
+    by_x = compute_value(op.name, op.dtype(), x.shape, element)
+    return [by_x, by_scale, by_offset, *_empty_results(op, 3)]
 
 
-def _nothing(op: Operation, first: int) -> list[Value]:
+def _empty_results(op: Operation, first: int) -> list[Value]:
     """Return empty results for the outputs that only other devices use."""
     return [
-        computed(
+        compute_value(
             f"{op.name}_{index}",
             op.dtype(index),
             op.shape(index),
@@ -177,7 +179,7 @@ class _Neighbours:
         )
 
     def image(self, name: str, element: Element) -> Value:
-        return computed(f"{self.name}_{name}", self.wide, self.shape, element)
+        return compute_value(f"{self.name}_{name}", self.wide, self.shape, element)
 
     def sums(self, name: str, element: Element) -> Value:
         """Return the sum over the neighbors of each channel, one pixel at a time."""
@@ -207,7 +209,9 @@ class _Neighbours:
 
             return nest(unique, pixels, pixel) if channels else ()
 
-        return Value(f"{self.name}_{name}", self.wide, self.shape, Written((given,), write))
+        return Value(
+            f"{self.name}_{name}", self.wide, self.shape, StatementDefinition((given,), write)
+        )
 
     def power(self, *index: Expr) -> Expr:
         """Return the norm to the power of -beta."""
@@ -254,7 +258,7 @@ def _local_response(op: Operation) -> Value:
     def element(*index: Expr) -> Expr:
         return apply("mul", cast(x.at(*index), near.wide), near.power(*index))
 
-    return computed(op.name, op.dtype(), x.shape, element)
+    return compute_value(op.name, op.dtype(), x.shape, element)
 
 
 @lowers("LRNGrad")
@@ -277,4 +281,4 @@ def _local_response_grad(op: Operation) -> Value:
         )
         return apply("sub", upstream, remaining)
 
-    return computed(op.name, op.dtype(), x.shape, element)
+    return compute_value(op.name, op.dtype(), x.shape, element)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft_compiler.ir.expressions import Expr, apply, index, number, where
-from weft_compiler.ir.indices import clamped, minus, plus
+from weft_compiler.ir.indices import clamp_index, minus, plus
 from weft_compiler.ir.loops import Unique, load, nest
 from weft_compiler.ir.program import Body, Buffer, Statement, Store
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.values import Value, Written, computed, moved
+from weft_compiler.lower.values import StatementDefinition, Value, compute_value, move_elements
 
 
-@lowers("MirrorPad", known=(1,))
+@lowers("MirrorPad", known_operands=(1,))
 def _mirror_pad(op: Operation) -> Value:
     x, edge = op.inputs[0], int(op.attr("mode") == "REFLECT")
-    margins = [(int(before), int(after)) for before, after in op.known(1)]
+    margins = [(int(before), int(after)) for before, after in op.known_value(1)]
     fit = [max(row) <= size - edge for row, size in zip(margins, x.shape, strict=True)]
     require(all(fit), "its paddings are larger than the mirrored tensor")
 
@@ -26,11 +26,11 @@ def _mirror_pad(op: Operation) -> Value:
             place = where(apply("less", place, index(0)), minus(edge - 1, place), place)
             far = apply("less", place, index(size))
             place = where(far, place, minus(2 * size - 1 - edge, place))
-            result.append(clamped(place, size))
+            result.append(clamp_index(place, size))
         return result
 
     if not margins or not any(margins[-1]):
-        return moved(op.name, x, op.shape(), source)
+        return move_elements(op.name, x, op.shape(), source)
     size, (before, after) = x.shape[-1], margins[-1]
 
     def write(unique: Unique, y: Buffer, buffer: Buffer) -> Sequence[Statement]:
@@ -58,20 +58,20 @@ def _mirror_pad(op: Operation) -> Value:
 
         return nest(unique, op.shape()[:-1], row) if x.size else ()
 
-    return Value(op.name, x.dtype, op.shape(), Written((x,), write))
+    return Value(op.name, x.dtype, op.shape(), StatementDefinition((x,), write))
 
 
-@lowers("MirrorPadGrad", known=(1,))
+@lowers("MirrorPadGrad", known_operands=(1,))
 def _mirror_pad_grad(op: Operation) -> Value:
     """Add the gradients of all mirror images of each element, one axis after another."""
     result, edge = op.inputs[0], int(op.attr("mode") == "REFLECT")
-    for axis, (before, after) in enumerate(op.known(1).tolist()):
+    for axis, (before, after) in enumerate(op.known_value(1).tolist()):
         if before or after:
-            result = _folded(f"{op.name}_{axis}", result, axis, int(before), int(after), edge)
-    return computed(op.name, op.dtype(), op.shape(), result.at)
+            result = _fold_padding(f"{op.name}_{axis}", result, axis, int(before), int(after), edge)
+    return compute_value(op.name, op.dtype(), op.shape(), result.at)
 
 
-def _folded(name: str, x: Value, axis: int, before: int, after: int, edge: int) -> Value:
+def _fold_padding(name: str, x: Value, axis: int, before: int, after: int, edge: int) -> Value:
     """Remove the padding along an axis from a tensor and add it to the mirrored elements.
 
     Args:
@@ -85,7 +85,7 @@ def _folded(name: str, x: Value, axis: int, before: int, after: int, edge: int) 
         i = position[axis]
 
         def near(place: Expr) -> Expr:
-            return x.at(*position[:axis], clamped(place, x.shape[axis]), *position[axis + 1 :])
+            return x.at(*position[:axis], clamp_index(place, x.shape[axis]), *position[axis + 1 :])
 
         result = near(plus(i, before))
         if before:
@@ -100,7 +100,7 @@ def _folded(name: str, x: Value, axis: int, before: int, after: int, edge: int) 
         return result
 
     shape = (*x.shape[:axis], size, *x.shape[axis + 1 :])
-    return computed(name, x.dtype, shape, element)
+    return compute_value(name, x.dtype, shape, element)
 
 
 def _at_least(i: Expr, minimum: int) -> Expr:

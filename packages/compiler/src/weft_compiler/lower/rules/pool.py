@@ -9,23 +9,29 @@ from typing import Final
 
 from weft_compiler.ir.expressions import INDEX, Expr, apply, cast, index, number, where
 from weft_compiler.ir.indices import (
-    clamped,
-    flattened,
-    inside,
+    clamp_index,
+    flatten_indices,
+    is_inside,
     minus,
     modulo,
     over,
     plus,
     times,
-    unflattened,
+    unflatten_index,
 )
 from weft_compiler.ir.loops import Unique, fill, load, nest
 from weft_compiler.ir.program import Body, Buffer, Statement, Store
 from weft_compiler.lower.precision import wide_type
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.rules.gather import in_range
+from weft_compiler.lower.rules.gather import require_in_range
 from weft_compiler.lower.rules.reduction import initial
-from weft_compiler.lower.values import Reduction, Value, Written, computed, moved
+from weft_compiler.lower.values import (
+    Reduction,
+    StatementDefinition,
+    Value,
+    compute_value,
+    move_elements,
+)
 from weft_graph.ir.node import Node
 from weft_graph.ops.windows import slide
 from weft_tensor import dtypes
@@ -35,7 +41,7 @@ Element = Callable[..., Expr]
 _MOST_TAPS: Final = 64
 
 
-def _by_kernel(node: Node) -> str:
+def _kernel_reason(node: Node) -> str:
     """Return the reason to prefer the kernel, or "": a large window's gradient has many terms."""
     large = prod(node.attrs["ksize"]) > _MOST_TAPS
     return f"its windows have more than {_MOST_TAPS} positions" if large else ""
@@ -69,13 +75,13 @@ class _Windows:
             for i, t, stride, before in zip(position, tap, self.strides, self.before, strict=True)
         ]
 
-    def is_inside(self, place: Sequence[Expr]) -> Expr | None:
+    def is_inside(self, position: Sequence[Expr]) -> Expr | None:
         """Return the condition that a position is in the input; None if all are."""
         result: Expr | None = None
-        for axis, (i, size) in enumerate(zip(place, self.shape, strict=True)):
+        for axis, (i, size) in enumerate(zip(position, self.shape, strict=True)):
             last = (self.counts[axis] - 1) * self.strides[axis] + self.sizes[axis] - 1
             if self.before[axis] or last - self.before[axis] >= size:
-                here = inside(i, size)
+                here = is_inside(i, size)
                 result = here if result is None else apply("bit_and", result, here)
         return result
 
@@ -103,10 +109,10 @@ class _Windows:
             for axis, step in zip(self.axes, steps, strict=True):
                 tap[axis] = step
             place = self.place(window, tap)
-            here, number_of = self.is_inside(place), flattened(steps, sizes)
+            here, number_of = self.is_inside(place), flatten_indices(steps, sizes)
             if here is None:
                 return element(window, place, number_of)
-            near = list(map(clamped, place, self.shape))
+            near = list(map(clamp_index, place, self.shape))
             return where(here, element(window, near, number_of), none)
 
         axes = frozenset(range(rank - 1, rank - 1 + len(sizes)))
@@ -145,8 +151,8 @@ class _Windows:
                 window.append(i)
                 continue
             result = over(distance, stride)
-            window.append(clamped(result, self.counts[axis]))
-            conditions.append(inside(result, self.counts[axis]))
+            window.append(clamp_index(result, self.counts[axis]))
+            conditions.append(is_inside(result, self.counts[axis]))
             if stride > 1:
                 conditions.append(apply("equal", modulo(distance, stride), index(0)))
         return window, conditions
@@ -187,10 +193,10 @@ def _avg_pool(op: Operation) -> Value:
     def element(*position: Expr) -> Expr:
         return apply("div", total.at(*position), cast(windows.size_at(position), wide))
 
-    return computed(op.name, op.dtype(), windows.counts, element)
+    return compute_value(op.name, op.dtype(), windows.counts, element)
 
 
-@lowers("AvgPoolGrad", "AvgPool3DGrad", known=(0,), by_kernel=_by_kernel)
+@lowers("AvgPoolGrad", "AvgPool3DGrad", known_operands=(0,), by_kernel=_kernel_reason)
 def _avg_pool_grad(op: Operation) -> Value:
     """Distribute the gradient of each window equally to its elements."""
     gradient = op.inputs[1]
@@ -202,17 +208,17 @@ def _avg_pool_grad(op: Operation) -> Value:
             "div", cast(gradient.at(*position), wide), cast(windows.size_at(position), wide)
         )
 
-    shares = computed(f"{op.name}_shares", wide, windows.counts, share)
+    shares = compute_value(f"{op.name}_shares", wide, windows.counts, share)
     element = windows.spread(lambda window, _: shares.at(*window), number(0, wide))
-    return computed(op.name, op.dtype(), op.shape(), element)
+    return compute_value(op.name, op.dtype(), op.shape(), element)
 
 
-def _first_most(op: Operation, windows: _Windows, x: Value, y: Value) -> Value:
+def _first_maximum(op: Operation, windows: _Windows, x: Value, y: Value) -> Value:
     """Return the number of the first position with the maximum, or of a NaN, in each window."""
     nobody = number(len(windows.taps), dtypes.int32)
 
-    def is_most(window: Sequence[Expr], place: Sequence[Expr], tap: Expr) -> Expr:
-        value, limit = x.at(*place), y.at(*window)
+    def is_most(window: Sequence[Expr], position: Sequence[Expr], tap: Expr) -> Expr:
+        value, limit = x.at(*position), y.at(*window)
         result = apply("equal", value, limit)
         if x.dtype.is_floating:
             both = apply("bit_and", apply("is_nan", value), apply("is_nan", limit))
@@ -222,30 +228,30 @@ def _first_most(op: Operation, windows: _Windows, x: Value, y: Value) -> Value:
     return windows.fold(f"{op.name}_first", "minimum", nobody, is_most)
 
 
-@lowers("MaxPoolGrad", "MaxPool3DGrad", by_kernel=_by_kernel)
+@lowers("MaxPoolGrad", "MaxPool3DGrad", by_kernel=_kernel_reason)
 def _max_pool_grad(op: Operation) -> Value:
     """Add the gradient of each window to its first position with the maximum, or with a NaN."""
     x, y, gradient = op.inputs
     windows, wide = _windows(op, x.shape), wide_type(x.dtype)
     require(y.shape == gradient.shape == windows.counts, "the shapes of its operands do not match")
     zero = number(0, wide)
-    first = _first_most(op, windows, x, y)
+    first = _first_maximum(op, windows, x, y)
 
     def given(window: Sequence[Expr], tap: int) -> Expr:
         selected = apply("equal", first.at(*window), number(tap, dtypes.int32))
         return where(selected, cast(gradient.at(*window), wide), zero)
 
-    return computed(op.name, op.dtype(), x.shape, windows.spread(given, zero))
+    return compute_value(op.name, op.dtype(), x.shape, windows.spread(given, zero))
 
 
-def _place_of(windows: _Windows, first: Value, window: Sequence[Expr]) -> list[Expr]:
+def _selected_indices(windows: _Windows, first: Value, window: Sequence[Expr]) -> list[Expr]:
     """Return the input indices of the selected position of a window."""
     sizes = [windows.sizes[axis] for axis in windows.axes]
     tap: list[Expr | int] = [0] * len(windows.shape)
-    steps = unflattened(cast(first.at(*window), INDEX), sizes)
+    steps = unflatten_index(cast(first.at(*window), INDEX), sizes)
     for axis, step in zip(windows.axes, steps, strict=True):
         tap[axis] = step
-    return list(map(clamped, windows.place(window, tap), windows.shape))
+    return list(map(clamp_index, windows.place(window, tap), windows.shape))
 
 
 @lowers("MaxPoolGradGrad", "MaxPool3DGradGrad")
@@ -257,53 +263,57 @@ def _max_pool_grad_grad(op: Operation) -> Value:
         y.shape == windows.counts and gradient.shape == x.shape,
         "the shapes of its operands do not match",
     )
-    first = _first_most(op, windows, x, y)
-    return moved(op.name, gradient, y.shape, lambda *position: _place_of(windows, first, position))
+    first = _first_maximum(op, windows, x, y)
+    return move_elements(
+        op.name, gradient, y.shape, lambda *position: _selected_indices(windows, first, position)
+    )
 
 
 @lowers("MaxPoolWithArgmax")
-def _max_pool_with_places(op: Operation) -> list[Value]:
+def _max_pool_with_argmax(op: Operation) -> list[Value]:
     """Return the maxima and their flat indices, within their image or within the batch."""
     x = op.inputs[0]
     windows = _windows(op, x.shape)
     none = initial("maximum", x.dtype)
     limit = windows.fold(f"{op.name}_0", "maximum", none, lambda _, place, tap: x.at(*place))
-    first = _first_most(op, windows, x, limit)
+    first = _first_maximum(op, windows, x, limit)
     whole = bool(op.attr("include_batch_in_index"))
 
     def position(*position: Expr) -> Expr:
-        place = _place_of(windows, first, position)
-        return flattened(place if whole else place[1:], x.shape if whole else x.shape[1:])
+        place = _selected_indices(windows, first, position)
+        return flatten_indices(place if whole else place[1:], x.shape if whole else x.shape[1:])
 
-    return [limit, computed(f"{op.name}_1", op.dtype(1), limit.shape, position)]
+    return [limit, compute_value(f"{op.name}_1", op.dtype(1), limit.shape, position)]
 
 
 @lowers("MaxPoolGradWithArgmax")
-def _max_pool_grad_of_places(op: Operation) -> Value:
+def _max_pool_grad_with_argmax(op: Operation) -> Value:
     """Add gradients at the flat indices of the maxima."""
-    x, gradient, places = op.inputs
+    x, gradient, indices = op.inputs
     windows, wide = _windows(op, x.shape), wide_type(x.dtype)
     require(
-        gradient.shape == places.shape == windows.counts, "the shapes of its operands do not match"
+        gradient.shape == indices.shape == windows.counts, "the shapes of its operands do not match"
     )
     whole, image = bool(op.attr("include_batch_in_index")), prod(x.shape[1:])
 
     def position(*position: Expr) -> Expr:
-        place = cast(places.at(*position), INDEX)
+        place = cast(indices.at(*position), INDEX)
         return place if whole else plus(place, times(position[0], image))
 
-    positions = computed(f"{op.name}_places", INDEX, places.shape, position)
+    positions = compute_value(f"{op.name}_places", INDEX, indices.shape, position)
 
     def write(
         unique: Unique, result: Buffer, position: Buffer, buffer: Buffer
     ) -> Sequence[Statement]:
         def add(*window: Expr) -> Body:
-            here = clamped(load(position, places.shape, window), x.size)
-            value = cast(load(buffer, places.shape, window), wide)
-            return (Store(result.name, tuple(unflattened(here, x.shape)), value, "add"),)
+            here = clamp_index(load(position, indices.shape, window), x.size)
+            value = cast(load(buffer, indices.shape, window), wide)
+            return (Store(result.name, tuple(unflatten_index(here, x.shape)), value, "add"),)
 
-        return (*fill(unique, result, number(0, wide)), *nest(unique, places.shape, add))
+        return (*fill(unique, result, number(0, wide)), *nest(unique, indices.shape, add))
 
-    total = Value(f"{op.name}_sum", wide, x.shape, Written((positions, gradient), write))
-    total.requires = (in_range(positions, x.size),)
-    return computed(op.name, op.dtype(), x.shape, total.at)
+    total = Value(
+        f"{op.name}_sum", wide, x.shape, StatementDefinition((positions, gradient), write)
+    )
+    total.requires = (require_in_range(positions, x.size),)
+    return compute_value(op.name, op.dtype(), x.shape, total.at)

@@ -13,7 +13,7 @@ from weft_compiler.ir.expressions import Expr, apply, number, where
 from weft_compiler.lower.precision import wide_type
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.reduction import reduce
-from weft_compiler.lower.values import Requirement, Value, computed
+from weft_compiler.lower.values import Requirement, Value, compute_value
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
@@ -44,14 +44,14 @@ def _channel(value: Value, index: tuple[Expr, ...]) -> Expr:
     return value.at(*index[-1:]) if value.rank else value.at()
 
 
-def _nudged(op: Operation, low: Value, high: Value) -> _Range:
+def _nudge_range(op: Operation, low: Value, high: Value) -> _Range:
     """Shift the range so that 0 is exactly representable."""
     first = 1.0 if op.attr("narrow_range") else 0.0
     last = float(2 ** int(op.attr("num_bits")) - 1)
 
     def part(name: str, element: object) -> Value:
         assert callable(element)
-        return computed(f"{op.name}_{name}", dtypes.float32, low.shape, element)
+        return compute_value(f"{op.name}_{name}", dtypes.float32, low.shape, element)
 
     def step(*index: Expr) -> Expr:
         return apply("div", apply("sub", high.at(*index), low.at(*index)), _number(last - first))
@@ -63,18 +63,18 @@ def _nudged(op: Operation, low: Value, high: Value) -> _Range:
         return where(none, _number(1), scale.at(*index))
 
     def nearest(*index: Expr) -> Expr:
-        place = apply("sub", _number(first), apply("div", low.at(*index), positive(*index)))
-        near = apply("minimum", apply("maximum", place, _number(first)), _number(last))
+        position = apply("sub", _number(first), apply("div", low.at(*index), positive(*index)))
+        near = apply("minimum", apply("maximum", position, _number(first)), _number(last))
         # Adding 0.5 would round the number below 0.5 up; adding the number below 0.5 rounds 0.5 up.
         return apply("trunc", apply("add", near, _number(_BELOW_HALF)))
 
-    place = part("place", nearest)
+    position = part("place", nearest)
 
     def end(name: str, at_step: float) -> Value:
         return part(
             name,
             lambda *index: apply(
-                "mul", apply("sub", _number(at_step), place.at(*index)), scale.at(*index)
+                "mul", apply("sub", _number(at_step), position.at(*index)), scale.at(*index)
             ),
         )
 
@@ -94,7 +94,7 @@ _BELOW_HALF: Final = 0.5 - 2.0**-25
 
 def _fixed(op: Operation, name: str) -> Value:
     end = _number(op.attr(name))
-    return computed(f"{op.name}_{name}", dtypes.float32, (), lambda: end)
+    return compute_value(f"{op.name}_{name}", dtypes.float32, (), lambda: end)
 
 
 def _ends(op: Operation, x: Value, first: int) -> tuple[Value, Value]:
@@ -117,7 +117,7 @@ def _ends(op: Operation, x: Value, first: int) -> tuple[Value, Value]:
 @lowers("FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel")
 def _fake(op: Operation) -> Value:
     x = op.inputs[0]
-    of = _nudged(op, *_ends(op, x, 1))
+    of = _nudge_range(op, *_ends(op, x, 1))
 
     def element(*index: Expr) -> Expr:
         low, high = _channel(of.low, index), _channel(of.high, index)
@@ -126,14 +126,14 @@ def _fake(op: Operation) -> Value:
         moved = apply("add", apply("sub", steps, _channel(of.zero, index)), _number(0.5))
         return apply("mul", apply("floor", moved), _channel(of.scale, index))
 
-    return computed(op.name, op.dtype(), x.shape, element)
+    return compute_value(op.name, op.dtype(), x.shape, element)
 
 
 @lowers("FakeQuantWithMinMaxArgsGradient")
 def _fake_gradient(op: Operation) -> Value:
     gradient, x = op.inputs
     require(gradient.shape == x.shape, "the shapes of gradients and inputs differ")
-    of = _nudged(op, *_ends(op, x, 2))
+    of = _nudge_range(op, *_ends(op, x, 2))
 
     def element(*index: Expr) -> Expr:
         above = apply("greater_equal", x.at(*index), _channel(of.low, index))
@@ -141,7 +141,7 @@ def _fake_gradient(op: Operation) -> Value:
         inside = where(apply("bit_and", above, below), _number(1), _number(0))
         return apply("mul", gradient.at(*index), inside)
 
-    return computed(op.name, op.dtype(), x.shape, element)
+    return compute_value(op.name, op.dtype(), x.shape, element)
 
 
 @lowers("FakeQuantWithMinMaxVarsGradient", "FakeQuantWithMinMaxVarsPerChannelGradient")
@@ -150,7 +150,7 @@ def _fake_gradients(op: Operation) -> list[Value]:
     gradient, x = op.inputs[:2]
     require(gradient.shape == x.shape, "the shapes of gradients and inputs differ")
     low, high = _ends(op, x, 2)
-    of = _nudged(op, low, high)
+    of = _nudge_range(op, low, high)
 
     def beyond(below: bool) -> Value:
         end, limit = (of.low, -math.inf) if below else (of.high, math.inf)
@@ -162,7 +162,7 @@ def _fake_gradients(op: Operation) -> list[Value]:
             return apply("less" if below else "greater", x.at(*index), expected)
 
         name = f"{op.name}_{'below' if below else 'above'}"
-        return computed(name, dtypes.bool_, x.shape, element)
+        return compute_value(name, dtypes.bool_, x.shape, element)
 
     sides = [beyond(True), beyond(False)]
 
@@ -175,7 +175,7 @@ def _fake_gradients(op: Operation) -> list[Value]:
 
     axes = list(range(x.rank - low.rank))
     parts = [
-        computed(
+        compute_value(
             f"{side.name}_part",
             dtypes.float32,
             x.shape,
@@ -186,7 +186,7 @@ def _fake_gradients(op: Operation) -> list[Value]:
     totals = [
         reduce(f"{op.name}_{index}", part, axes, "add") for index, part in enumerate(parts, 1)
     ]
-    return [computed(f"{op.name}_0", dtypes.float32, x.shape, inside), *totals]
+    return [compute_value(f"{op.name}_0", dtypes.float32, x.shape, inside), *totals]
 
 
 # -------------------------------------------------------------- rounding to what integers hold
@@ -220,7 +220,7 @@ def _steps(op: Operation, low: Value, high: Value, bits: int) -> _Steps:
     huge = number(float(np.finfo(dtype.numpy).max), dtype)
 
     def part(name: str, element: Callable[..., Expr]) -> Value:
-        return computed(f"{op.name}_{name}", dtype, low.shape, element)
+        return compute_value(f"{op.name}_{name}", dtype, low.shape, element)
 
     def from_end(name: str, end: Value, integer: float) -> Value:
         """Return the steps per unit for one end; huge if that end does not limit the scale."""
@@ -278,25 +278,25 @@ def _given_range(op: Operation, wide: DType) -> tuple[Value, Value]:
             "the minimum of a range exceeds its maximum",
         )
         low, high = (
-            computed(f"{op.name}_{end}", wide, (), lambda end=end: number(op.attr(end), wide))
+            compute_value(f"{op.name}_{end}", wide, (), lambda end=end: number(op.attr(end), wide))
             for end in ("input_min", "input_max")
         )
     else:
-        low, high = (computed(f"{x.name}_wide", wide, x.shape, x.at) for x in op.inputs[1:3])
+        low, high = (compute_value(f"{x.name}_wide", wide, x.shape, x.at) for x in op.inputs[1:3])
     return low, high
 
 
 @lowers("QuantizeAndDequantize", "QuantizeAndDequantizeV2", "QuantizeAndDequantizeV4")
-@lowers("QuantizeAndDequantizeV3", known=(3,))
+@lowers("QuantizeAndDequantizeV3", known_operands=(3,))
 def _round_to_integers(op: Operation) -> Value:
     """Quantize and dequantize, by a given range or by the minimum and maximum of the input."""
     given, axis = bool(op.attr("range_given")), int(op.node.attrs.get("axis", -1))
     wide = wide_type(op.dtype())
-    bits = int(op.known(3)) if op.node.type.endswith("V3") else int(op.attr("num_bits"))
+    bits = int(op.known_value(3)) if op.node.type.endswith("V3") else int(op.attr("num_bits"))
     require(
         1 + bool(op.attr("signed_input")) <= bits < _BITS, f"{bits}-bit integers are not supported"
     )
-    x = computed(f"{op.name}_x", wide, op.shape(), op.inputs[0].at)
+    x = compute_value(f"{op.name}_x", wide, op.shape(), op.inputs[0].at)
     if given:
         low, high = _given_range(op, wide)
     else:
@@ -304,10 +304,10 @@ def _round_to_integers(op: Operation) -> Value:
         low, high = (
             reduce(f"{op.name}_{combine}", x, axes, combine) for combine in ("minimum", "maximum")
         )
-    place, of = _along(op, low, high), _steps(op, low, high, bits)
+    position, of = _along(op, low, high), _steps(op, low, high, bits)
 
     def element(*index: Expr) -> Expr:
-        there, result = place(*index), x.at(*index)
+        there, result = position(*index), x.at(*index)
         if given:
             result = apply("clamp", result, of.low.at(*there), of.high.at(*there))
         steps = apply("mul", result, of.scale.at(*there))
@@ -317,13 +317,13 @@ def _round_to_integers(op: Operation) -> Value:
             whole = apply("rint", steps)
         return apply("mul", whole, of.inverse.at(*there))
 
-    result = computed(op.name, op.dtype(), op.shape(), element)
+    result = compute_value(op.name, op.dtype(), op.shape(), element)
     if given and len(op.inputs) > 1:
-        result.requires = (_in_order(low, high),)
+        result.requires = (_require_ascending(low, high),)
     return result
 
 
-def _in_order(low: Value, high: Value) -> Requirement:
+def _require_ascending(low: Value, high: Value) -> Requirement:
     def condition(*index: Expr) -> Expr:
         return apply("less_equal", low.at(*index), high.at(*index))
 
@@ -335,10 +335,10 @@ def _round_gradient(op: Operation) -> list[Value]:
     """Pass the gradient of elements inside the range; the range itself gets no gradient."""
     gradient, x, low, high = op.inputs
     require(gradient.shape == x.shape, "the shapes of gradients and inputs differ")
-    place, zero = _along(op, low, high), number(0, op.dtype())
+    position, zero = _along(op, low, high), number(0, op.dtype())
 
     def element(*index: Expr) -> Expr:
-        there = place(*index)
+        there = position(*index)
         inside = apply(
             "bit_and",
             apply("greater_equal", x.at(*index), low.at(*there)),
@@ -347,7 +347,7 @@ def _round_gradient(op: Operation) -> list[Value]:
         return where(inside, gradient.at(*index), zero)
 
     none = [
-        computed(f"{op.name}_{index}", op.dtype(index), op.shape(index), lambda *_: zero)
+        compute_value(f"{op.name}_{index}", op.dtype(index), op.shape(index), lambda *_: zero)
         for index in (1, 2)
     ]
-    return [computed(op.name, op.dtype(), x.shape, element), *none]
+    return [compute_value(op.name, op.dtype(), x.shape, element), *none]

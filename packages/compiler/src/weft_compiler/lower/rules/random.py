@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from weft_compiler.ir.expressions import INDEX, Expr, Load, Variable, apply, cast, index, number
-from weft_compiler.ir.indices import clamped, flattened, over, plus
+from weft_compiler.ir.indices import clamp_index, flatten_indices, over, plus
 from weft_compiler.ir.loops import Unique, load, nest
 from weft_compiler.ir.program import (
     Allocate,
@@ -27,7 +27,14 @@ from weft_compiler.ir.program import (
 )
 from weft_compiler.layouts import STATE
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.values import Requirement, Value, Written, computed, moved, reduced
+from weft_compiler.lower.values import (
+    Requirement,
+    StatementDefinition,
+    Value,
+    compute_value,
+    move_elements,
+    reduce_value,
+)
 from weft_compiler.routines.philox import Philox
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
@@ -55,11 +62,11 @@ class _Stream:
         seed = op.inputs[seed_at]
 
         def element(at: Expr) -> Expr:
-            key = cast(seed.at(clamped(apply("sub", at, index(4)), 2)), dtypes.uint64)
+            key = cast(seed.at(clamp_index(apply("sub", at, index(4)), 2)), dtypes.uint64)
             none = apply("less", at, index(4))
             return apply("where", none, number(0, dtypes.uint64), key)
 
-        self.state = computed(f"{op.name}_state", dtypes.uint64, [STATE], element)
+        self.state = compute_value(f"{op.name}_state", dtypes.uint64, [STATE], element)
         self._first = (index(0),)
 
     def words(self, dtype: DType, count: int) -> Value:
@@ -71,7 +78,9 @@ class _Stream:
             return (Philox(*views, blocks=blocks),)
 
         size = blocks * _WORDS * (8 // dtype.size)
-        return Value(f"{self._name}_words", dtype, (size,), Written((self.state,), write))
+        return Value(
+            f"{self._name}_words", dtype, (size,), StatementDefinition((self.state,), write)
+        )
 
     def view(self, state: Buffer) -> Load:
         """Return the first element of the stream's state in its buffer."""
@@ -92,38 +101,38 @@ def _word_type(dtype: DType) -> DType:
     return dtypes.uint64 if dtype is dtypes.float64 else dtypes.uint32
 
 
-@lowers("RandomUniform", "StatelessRandomUniform", known=(0,))
+@lowers("RandomUniform", "StatelessRandomUniform", known_operands=(0,))
 def _uniforms(op: Operation) -> Value:
     dtype, shape = op.dtype(), op.shape()
     words = _Stream(op).words(_word_type(dtype), math.prod(shape))
-    return computed(
-        op.name, dtype, shape, lambda *at: _uniform(words.at(flattened(at, shape)), dtype)
+    return compute_value(
+        op.name, dtype, shape, lambda *at: _uniform(words.at(flatten_indices(at, shape)), dtype)
     )
 
 
-@lowers("RandomUniformInt", known=(0,))
-@lowers("StatelessRandomUniformInt", known=(0,))
+@lowers("RandomUniformInt", known_operands=(0,))
+@lowers("StatelessRandomUniformInt", known_operands=(0,))
 def _integers(op: Operation) -> Value:
     shape, (low, high) = op.shape(), op.inputs[-2:]
     words = _Stream(op).words(dtypes.uint64, math.prod(shape))
 
-    def element(*at: Expr) -> Expr:
+    def element(*index: Expr) -> Expr:
         first = cast(low.at(), dtypes.uint64)
         count = apply("sub", cast(high.at(), dtypes.uint64), first)
-        drawn = apply("floor_mod", words.at(flattened(at, shape)), count)
+        drawn = apply("floor_mod", words.at(flatten_indices(index, shape)), count)
         return cast(apply("add", drawn, first), dtypes.int64)
 
-    found = computed(op.name, op.dtype(), shape, element)
-    if found.size:
+    result = compute_value(op.name, op.dtype(), shape, element)
+    if result.size:
 
         def in_order() -> Expr:
             return apply("less", low.at(), high.at())
 
-        found.requires = (Requirement((), in_order, "minval must be below maxval"),)
-    return found
+        result.requires = (Requirement((), in_order, "minval must be below maxval"),)
+    return result
 
 
-@lowers("Multinomial", "StatelessMultinomial", known=(1,))
+@lowers("Multinomial", "StatelessMultinomial", known_operands=(1,))
 def _classes(op: Operation) -> Value:
     """Sample classes by inversion: search a uniform number among the prefix sums of a row."""
     logits, wide = op.inputs[0], dtypes.float64
@@ -132,17 +141,20 @@ def _classes(op: Operation) -> Value:
         logits.rank == 2 and (classes > 0 or not math.prod(shape)), "the number of classes is 0"
     )
     drawn = _Stream(op, seed_at=2).words(dtypes.uint64, math.prod(shape))
-    shares = computed(
-        f"{op.name}_shares", wide, shape, lambda *at: _uniform(drawn.at(flattened(at, shape)), wide)
+    shares = compute_value(
+        f"{op.name}_shares",
+        wide,
+        shape,
+        lambda *at: _uniform(drawn.at(flatten_indices(at, shape)), wide),
     )
-    rows = computed(f"{op.name}_logits", wide, logits.shape, logits.at)
-    least, most = number(-math.inf, wide), f"{op.name}_most"
-    largest = reduced(most, rows, [1], "maximum", least, rows.at)
+    rows = compute_value(f"{op.name}_logits", wide, logits.shape, logits.at)
+    least, maximum = number(-math.inf, wide), f"{op.name}_most"
+    largest = reduce_value(maximum, rows, [1], "maximum", least, rows.at)
 
     def odds(i: Expr, j: Expr) -> Expr:
         return apply("exp", apply("sub", rows.at(i, j), largest.at(i)))
 
-    terms = computed(f"{op.name}_odds", wide, logits.shape, odds)
+    terms = compute_value(f"{op.name}_odds", wide, logits.shape, odds)
 
     def write(unique: Unique, y: Buffer, given: Buffer, of: Buffer) -> Sequence[Statement]:
         def row(i: Expr) -> Body:
@@ -155,8 +167,8 @@ def _classes(op: Operation) -> Value:
 
             def sample(k: Expr) -> Body:
                 share = apply("mul", load(of, shape, (i, k)), total)
-                body, found = _above(unique, sums, share)
-                return (*body, Store(y.name, (i, k), cast(found, y.dtype)))
+                body, result = _emit_upper_bound(unique, sums, share)
+                return (*body, Store(y.name, (i, k), cast(result, y.dtype)))
 
             start = Var(total.name, number(0, wide))
             running = nest(unique, [classes], add)
@@ -164,16 +176,16 @@ def _classes(op: Operation) -> Value:
 
         return nest(unique, shape[:1], row) if classes else ()
 
-    return Value(op.name, op.dtype(), shape, Written((terms, shares), write))
+    return Value(op.name, op.dtype(), shape, StatementDefinition((terms, shares), write))
 
 
-def _above(unique: Unique, sums: Buffer, value: Expr) -> tuple[Body, Expr]:
+def _emit_upper_bound(unique: Unique, sums: Buffer, value: Expr) -> tuple[Body, Expr]:
     """Emit a binary search for the number of ascending sums that are at most `value`."""
     size = sums.shape[0]
     share, low = Variable(value.dtype, unique("share")), Variable(INDEX, unique("low"))
     length = Variable(INDEX, unique("length"))
     half, middle = (Variable(INDEX, unique(name)) for name in ("half", "middle"))
-    above = apply("greater", Load(sums.dtype, sums.name, (clamped(middle, size),)), share)
+    above = apply("greater", Load(sums.dtype, sums.name, (clamp_index(middle, size),)), share)
     body = (
         Let(half.name, over(length, 2)),
         Let(middle.name, apply("add", low, half)),
@@ -190,8 +202,8 @@ def _above(unique: Unique, sums: Buffer, value: Expr) -> tuple[Body, Expr]:
     return (*names, While(apply("greater", length, index(0)), body)), low
 
 
-@lowers("RandomStandardNormal", "StatelessRandomNormal", known=(0,))
-@lowers("TruncatedNormal", "StatelessTruncatedNormal", known=(0,))
+@lowers("RandomStandardNormal", "StatelessRandomNormal", known_operands=(0,))
+@lowers("TruncatedNormal", "StatelessTruncatedNormal", known_operands=(0,))
 def _normals(op: Operation) -> Value:
     dtype, shape = op.dtype(), op.shape()
     wide = dtype if dtype is dtypes.float64 else dtypes.float32
@@ -205,7 +217,7 @@ def _normals(op: Operation) -> Value:
         sines = Buffer(unique("sines"), wide, (half,))
 
         def pair(i: Expr) -> Body:
-            given = [Load(words.dtype, words.name, (at,)) for at in (i, plus(i, half))]
+            given = [Load(words.dtype, words.name, (index,)) for index in (i, plus(i, half))]
             body, cosine, sine = _box_muller(unique, given, wide)
             first = Store(flat.name, (i,), cast(cosine, kept))
             return (*body, first, Store(sines.name, (i,), sine))
@@ -215,16 +227,16 @@ def _normals(op: Operation) -> Value:
             return (Store(flat.name, (plus(i, half),), value),)
 
         loops = (*nest(unique, [half], pair), *nest(unique, [half], second))
-        again = _Again(unique, flat, math.prod(shape), wide, stream) if truncated else None
+        again = _Resampling(unique, flat, math.prod(shape), wide, stream) if truncated else None
         return (Allocate(sines), *loops, *(again.statements(state[0]) if again else ()))
 
     if not math.prod(shape):
-        return computed(op.name, dtype, shape, lambda *_: number(0, dtype))
+        return compute_value(op.name, dtype, shape, lambda *_: number(0, dtype))
     operands = (words, stream.state) if truncated else (words,)
-    flat = Value(f"{op.name}_flat", kept, (2 * half,), Written(operands, write))
+    flat = Value(f"{op.name}_flat", kept, (2 * half,), StatementDefinition(operands, write))
     if kept is not dtype:
-        return computed(op.name, dtype, shape, lambda *at: flat.at(flattened(at, shape)))
-    return moved(op.name, flat, shape, lambda *at: [flattened(at, shape)])
+        return compute_value(op.name, dtype, shape, lambda *at: flat.at(flatten_indices(at, shape)))
+    return move_elements(op.name, flat, shape, lambda *at: [flatten_indices(at, shape)])
 
 
 def _box_muller(unique: Unique, words: Sequence[Expr], wide: DType) -> tuple[Body, Expr, Expr]:
@@ -247,7 +259,7 @@ def _box_muller(unique: Unique, words: Sequence[Expr], wide: DType) -> tuple[Bod
     return tuple(names), apply("mul", radius, apply("sub", one, square)), sine
 
 
-class _Again:
+class _Resampling:
     """Writer of the resampling of normal numbers beyond the limit, from later words of the stream.
 
     Args:
@@ -275,7 +287,7 @@ class _Again:
             copies.append(
                 Store(self._own.name, (index(at),), Load(state.dtype, state.name, indices))
             )
-        places = nest(self._unique, [self._count], lambda i: self._noted(i, i))
+        places = nest(self._unique, [self._count], lambda i: self._record_position(i, i))
         halves = (self._count + 1) // 2
         used = halves if self._wide is dtypes.float32 else 2 * halves
         more = apply("greater", self._beyond, index(0))
@@ -288,15 +300,15 @@ class _Again:
             While(more, self._round()),
         )
 
-    def _noted(self, i: Expr, of: Expr) -> Body:
+    def _record_position(self, i: Expr, of: Expr) -> Body:
         """Record a position if its number is beyond the limit."""
         value = apply("abs", Load(self._flat.dtype, self._flat.name, (of,)))
-        place = clamped(self._beyond, self._count)
+        position = clamp_index(self._beyond, self._count)
         return (
             If(
                 apply("greater", value, number(_LIMIT, value.dtype)),
                 (
-                    Store(self._places.name, (place,), of),
+                    Store(self._places.name, (position,), of),
                     Assign(self._beyond.name, apply("add", self._beyond, index(1))),
                 ),
             ),
@@ -307,7 +319,7 @@ class _Again:
         unique = self._unique
         count, half, i = (Variable(INDEX, unique(name)) for name in ("count", "half", "i"))
         first = Variable(INDEX, unique("first"))
-        place = Variable(INDEX, unique("place"))
+        position = Variable(INDEX, unique("place"))
         cosine = apply("less", i, half)
         pair = apply("where", cosine, i, apply("sub", i, half))
         words = []
@@ -317,10 +329,12 @@ class _Again:
             body += statements
             words.append(word)
         lets, x, y = _box_muller(unique, words, self._wide)
-        at = clamped(Load(INDEX, self._places.name, (clamped(i, self._count),)), self._count)
+        at = clamp_index(
+            Load(INDEX, self._places.name, (clamp_index(i, self._count),)), self._count
+        )
         value = cast(apply("where", cosine, x, y), self._flat.dtype)
-        body += [*lets, Let(place.name, at), Store(self._flat.name, (place,), value)]
-        body += self._noted(i, place)
+        body += [*lets, Let(position.name, at), Store(self._flat.name, (position,), value)]
+        body += self._record_position(i, position)
         step = half if self._wide is dtypes.float32 else apply("mul", half, index(2))
         return (
             Let(count.name, self._beyond),
@@ -330,18 +344,20 @@ class _Again:
             Assign(self._used.name, apply("add", self._used, step)),
         )
 
-    def _word(self, which: Expr) -> tuple[Body, Expr]:
+    def _word(self, kind: Expr) -> tuple[Body, Expr]:
         """Return statements that compute an unused block, and one of its words."""
         word = Variable(self._block.dtype, self._unique("word"))
         per = 8 // self._wide.size
         # A round starts at a 64-bit word; 32-bit words are numbered within the round.
-        at = apply("add", apply("mul", self._used, index(per)), which)
+        position = apply("add", apply("mul", self._used, index(per)), kind)
         size = self._block.shape[0]
-        block = cast(over(at, size), dtypes.uint64)
+        block = cast(over(position, size), dtypes.uint64)
         begins = Store(self._own.name, (index(0),), block)
         views = (
             Load(self._block.dtype, self._block.name, (index(0),)),
             Load(self._own.dtype, self._own.name, (index(0),)),
         )
-        found = Load(self._block.dtype, self._block.name, (apply("floor_mod", at, index(size)),))
-        return (begins, Philox(*views, blocks=1), Let(word.name, found)), word
+        result = Load(
+            self._block.dtype, self._block.name, (apply("floor_mod", position, index(size)),)
+        )
+        return (begins, Philox(*views, blocks=1), Let(word.name, result)), word

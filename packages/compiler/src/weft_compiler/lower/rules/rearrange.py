@@ -6,27 +6,27 @@ from collections.abc import Sequence
 
 from weft_compiler.ir.expressions import Expr, apply, cast, index, number, where
 from weft_compiler.ir.indices import (
-    clamped,
-    flattened,
+    clamp_index,
+    flatten_indices,
     minus,
     modulo,
     over,
     plus,
     times,
-    unflattened,
+    unflatten_index,
 )
 from weft_compiler.lower.precision import wide_type
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.reduction import reduce
-from weft_compiler.lower.values import Value, computed, moved
+from weft_compiler.lower.values import Value, compute_value, move_elements
 from weft_tensor import dtypes
 
 
-@lowers("Roll", known=(1, 2))
+@lowers("Roll", known_operands=(1, 2))
 def _roll(op: Operation) -> Value:
     x = op.inputs[0]
     shifts = [0] * x.rank
-    named = zip(op.known(2).reshape(-1), op.known(1).reshape(-1), strict=True)
+    named = zip(op.known_value(2).reshape(-1), op.known_value(1).reshape(-1), strict=True)
     for axis, shift in named:
         shifts[int(axis)] += int(shift)
 
@@ -36,12 +36,12 @@ def _roll(op: Operation) -> Value:
             for i, shift, size in zip(position, shifts, x.shape, strict=True)
         ]
 
-    return moved(op.name, x, x.shape, source)
+    return move_elements(op.name, x, x.shape, source)
 
 
-@lowers("MatrixBandPart", known=(1, 2))
+@lowers("MatrixBandPart", known_operands=(1, 2))
 def _band(op: Operation) -> Value:
-    x, (lower, upper) = op.inputs[0], (int(op.known(position)) for position in (1, 2))
+    x, (lower, upper) = op.inputs[0], (int(op.known_value(position)) for position in (1, 2))
     require(lower <= x.shape[-2] and upper <= x.shape[-1], "the matrices have fewer diagonals")
 
     def element(*position: Expr) -> Expr:
@@ -53,12 +53,14 @@ def _band(op: Operation) -> Value:
                 result = where(near, result, number(0, x.dtype))
         return result
 
-    return computed(op.name, x.dtype, x.shape, element)
+    return compute_value(op.name, x.dtype, x.shape, element)
 
 
 @lowers("MatrixDiagPart")
 def _diagonals(op: Operation) -> Value:
-    return moved(op.name, op.inputs[0], op.shape(), lambda *position: [*position, position[-1]])
+    return move_elements(
+        op.name, op.inputs[0], op.shape(), lambda *position: [*position, position[-1]]
+    )
 
 
 @lowers("MatrixDiag")
@@ -70,12 +72,14 @@ def _matrices(op: Operation) -> Value:
             apply("equal", position[-2], position[-1]), x.at(*position[:-1]), number(0, x.dtype)
         )
 
-    return computed(op.name, x.dtype, op.shape(), element)
+    return compute_value(op.name, x.dtype, op.shape(), element)
 
 
 @lowers("DiagPart")
 def _diagonal(op: Operation) -> Value:
-    return moved(op.name, op.inputs[0], op.shape(), lambda *position: [*position, *position])
+    return move_elements(
+        op.name, op.inputs[0], op.shape(), lambda *position: [*position, *position]
+    )
 
 
 @lowers("Diag")
@@ -88,10 +92,10 @@ def _diag(op: Operation) -> Value:
             result = where(apply("equal", i, j), result, number(0, x.dtype))
         return result
 
-    return computed(op.name, x.dtype, op.shape(), element)
+    return compute_value(op.name, x.dtype, op.shape(), element)
 
 
-def _permuted(position: Sequence[Expr], data_format: str, back: bool = False) -> list[Expr]:
+def _permute_indices(position: Sequence[Expr], data_format: str, back: bool = False) -> list[Expr]:
     """Map indices in a data format to channels-last, or back."""
     if data_format == "NHWC":
         return list(position)
@@ -109,13 +113,13 @@ def _space_to_depth(op: Operation) -> Value:
     channels = _sizes(x.shape, layout)[3]
 
     def source(*position: Expr) -> list[Expr]:
-        n, row, column, depth = _permuted(position, layout)
+        n, row, column, depth = _permute_indices(position, layout)
         inner = [block, block, channels]
-        down, right, channel = unflattened(depth, inner) if x.size else [index(0)] * 3
+        down, right, channel = unflatten_index(depth, inner) if x.size else [index(0)] * 3
         place = [n, plus(times(row, block), down), plus(times(column, block), right), channel]
-        return _permuted(place, layout, back=True)
+        return _permute_indices(place, layout, back=True)
 
-    return moved(op.name, x, op.shape(), source)
+    return move_elements(op.name, x, op.shape(), source)
 
 
 @lowers("DepthToSpace")
@@ -124,13 +128,13 @@ def _depth_to_space(op: Operation) -> Value:
     channels = _sizes(op.shape(), layout)[3]
 
     def source(*position: Expr) -> list[Expr]:
-        n, row, column, channel = _permuted(position, layout)
+        n, row, column, channel = _permute_indices(position, layout)
         inner = [modulo(row, block), modulo(column, block), channel]
-        depth = flattened(inner, [block, block, channels])
+        depth = flatten_indices(inner, [block, block, channels])
         place = [n, over(row, block), over(column, block), depth]
-        return _permuted(place, layout, back=True)
+        return _permute_indices(place, layout, back=True)
 
-    return moved(op.name, x, op.shape(), source)
+    return move_elements(op.name, x, op.shape(), source)
 
 
 @lowers("MatrixSetDiag")
@@ -142,13 +146,13 @@ def _with_diagonal(op: Operation) -> Value:
     def element(*position: Expr) -> Expr:
         if not size:
             return x.at(*position)
-        own = diagonal.at(*position[:-2], clamped(position[-1], size))
+        own = diagonal.at(*position[:-2], clamp_index(position[-1], size))
         return where(apply("equal", position[-2], position[-1]), own, x.at(*position))
 
-    return computed(op.name, x.dtype, x.shape, element)
+    return compute_value(op.name, x.dtype, x.shape, element)
 
 
-@lowers("EuclideanNorm", known=(1,))
+@lowers("EuclideanNorm", known_operands=(1,))
 def _norm(op: Operation) -> Value:
     x, axes = op.inputs[0], op.axes()
     wide = dtypes.float64 if x.dtype.is_integer else wide_type(x.dtype)
@@ -156,7 +160,7 @@ def _norm(op: Operation) -> Value:
     def square(*position: Expr) -> Expr:
         return apply("square", cast(x.at(*position), wide))
 
-    squares = computed(f"{op.name}_x", wide, x.shape, square)
+    squares = compute_value(f"{op.name}_x", wide, x.shape, square)
     total = reduce(f"{op.name}_sum", squares, axes, "add")
     kept = [axis for axis in range(x.rank) if axis not in axes]
 
@@ -164,4 +168,4 @@ def _norm(op: Operation) -> Value:
         given = [position[axis] for axis in kept] if op.attr("keep_dims") else position
         return apply("sqrt", total.at(*given))
 
-    return computed(op.name, x.dtype, op.shape(), element)
+    return compute_value(op.name, x.dtype, op.shape(), element)

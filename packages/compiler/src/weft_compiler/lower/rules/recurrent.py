@@ -24,7 +24,7 @@ from weft_compiler.ir.expressions import (
     number,
     where,
 )
-from weft_compiler.ir.indices import clamped, minus, plus
+from weft_compiler.ir.indices import clamp_index, minus, plus
 from weft_compiler.ir.loops import Unique, load, nest
 from weft_compiler.ir.program import (
     Allocate,
@@ -37,9 +37,9 @@ from weft_compiler.ir.program import (
     Store,
     Var,
 )
-from weft_compiler.lower.panels import packed
+from weft_compiler.lower.panels import pack_columns
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.values import Requirement, Value, Written, computed
+from weft_compiler.lower.values import Requirement, StatementDefinition, Value, compute_value
 from weft_compiler.routines.gemm import MatmulPacked
 from weft_compiler.routines.int8 import MatmulBytes, pack_bytes
 from weft_compiler.routines.selection import select_unpacked
@@ -56,13 +56,13 @@ _FLIP: Final = 128
 """The number that is subtracted from unsigned weights, because the routine requires int8."""
 
 
-def _by_kernel(node: Node) -> str:
+def _kernel_reason(node: Node) -> str:
     """Return why the kernel is preferred for a layer, or ""."""
     dtype = node.outputs[0].dtype
     return "" if dtype in _TYPES else f"there is no lowering rule for layers of {dtype.name}"
 
 
-@lowers(LAYER, by_kernel=_by_kernel)
+@lowers(LAYER, by_kernel=_kernel_reason)
 def _layer(op: Operation) -> Sequence[Value]:
     rows, weights, _, _, bias, lengths, *states = op.inputs
     cell, backward = op.attr("cell"), op.attr("backward")
@@ -71,21 +71,23 @@ def _layer(op: Operation) -> Sequence[Value]:
     (steps, batch, _), (directions, width, gates) = rows.shape, weights.shape
     fits = directions == len(backward) and gates == GATES[cell] * width
     fits = fits and rows.shape[2] == directions * gates and len(states) == _STATES[cell]
-    fits = fits and all(each.shape == (directions, batch, width) for each in states)
+    fits = fits and all(state.shape == (directions, batch, width) for state in states)
     fits = fits and bias.shape in ((directions, width), (0,))
     require(fits and lengths.shape in ((batch,), (0,)), "the shapes of its operands do not match")
-    found = [_Direction(op, at).value() for at in range(directions)]
+    result = [_Direction(op, at).value() for at in range(directions)]
 
     def of_direction(d: Expr, *at: Expr) -> Expr:
-        value = found[-1].at(*at)
+        value = result[-1].at(*at)
         for other in range(directions - 2, -1, -1):
             is_it = apply("less_equal", d, index(other))
-            value = where(is_it, found[other].at(*at), value)
+            value = where(is_it, result[other].at(*at), value)
         return value
 
-    whole = computed(op.name, op.dtype(), op.shape(), lambda s, d, b, j: of_direction(d, s, b, j))
+    whole = compute_value(
+        op.name, op.dtype(), op.shape(), lambda s, d, b, j: of_direction(d, s, b, j)
+    )
     lasts = [
-        computed(
+        compute_value(
             f"{op.name}_last",
             op.dtype(),
             (directions, batch, width),
@@ -103,10 +105,10 @@ class _Direction:
     states.
     """
 
-    def __init__(self, op: Operation, at: int) -> None:
+    def __init__(self, op: Operation, index: int) -> None:
         self.rows, self.weights, scales, zeros, bias, lengths, *self.states = op.inputs
-        self.op, self.at = op, at
-        self.cell, self.backward = op.attr("cell"), bool(op.attr("backward")[at])
+        self.op, self.at = op, index
+        self.cell, self.backward = op.attr("cell"), bool(op.attr("backward")[index])
         self.bias = bias if bias.size else None
         self.lengths = lengths if lengths.size else None
         self.steps, self.batch = self.rows.shape[:2]
@@ -120,23 +122,27 @@ class _Direction:
             not small or self.cell != "gru",
             "8-bit weights are not supported for a GRU that resets first",
         )
-        self.bytes = _Bytes.of(self.weights, scales, zeros, at) if small else None
+        self.bytes = _Int8Weights.of(self.weights, scales, zeros, index) if small else None
 
     def value(self) -> Value:
         """Return the results and final states as a value."""
         shape = (self.steps + len(self.states), self.batch, self.width)
         operands = [self.rows, *self.states]
-        operands += [each for each in (self.bias, self.lengths) if each is not None]
+        operands += [length for length in (self.bias, self.lengths) if length is not None]
         operands += self._matrices()
 
         def write(unique: Unique, y: Buffer, *buffers: Buffer) -> Sequence[Statement]:
             if not self.batch * self.width:
                 return ()
-            return _Steps(self, unique, y, dict(zip(operands, buffers, strict=True))).body()
+            return _DirectionLoop(self, unique, y, dict(zip(operands, buffers, strict=True))).body()
 
         name = f"{self.op.name}_{self.at}"
         return Value(
-            name, self.dtype, shape, Written(operands, write), requires=self._requirements()
+            name,
+            self.dtype,
+            shape,
+            StatementDefinition(operands, write),
+            requires=self._requirements(),
         )
 
     def _matrices(self) -> list[Value]:
@@ -149,7 +155,7 @@ class _Direction:
             self.matrices = [self.weights] * len(self.products)
             return [self.weights]
         self.matrices = [
-            packed(
+            pack_columns(
                 f"{self.weights.name}_{self.at}",
                 self.weights,
                 array[self.at, :, low * width : high * width],
@@ -173,7 +179,7 @@ class _Direction:
 
 
 @dataclass(frozen=True, slots=True)
-class _Bytes:
+class _Int8Weights:
     """Constant 8-bit weights of a direction.
 
     Attributes:
@@ -191,10 +197,12 @@ class _Bytes:
     scales: Value
 
     @classmethod
-    def of(cls, weights: Value, scales: Value, zeros: Value, at: int) -> _Bytes:
-        known = [each.constant for each in (weights, scales, zeros)]
-        require(all(each is not None for each in known), "the 8-bit weights are not constants")
-        matrix, scale, zero = [each[at] for each in known]
+    def of(cls, weights: Value, scales: Value, zeros: Value, index: int) -> _Int8Weights:
+        known_values = [each.constant for each in (weights, scales, zeros)]
+        require(
+            all(each is not None for each in known_values), "the 8-bit weights are not constants"
+        )
+        matrix, scale, zero = [each[index] for each in known_values]
         k, gates = matrix.shape
         require(
             matrix.size > 0 and scale.size in (1, gates), "the shapes of its operands do not match"
@@ -206,7 +214,7 @@ class _Bytes:
 
         def value(what: str, array: Any, dtype: DType) -> Value:
             whole = np.ascontiguousarray(array, dtype.numpy)
-            return Value(f"{weights.name}_{what}_{at}", dtype, whole.shape, constant=whole)
+            return Value(f"{weights.name}_{what}_{index}", dtype, whole.shape, constant=whole)
 
         return cls(
             value("panels", panels, dtypes.int8),
@@ -219,11 +227,11 @@ class _Bytes:
     @property
     def values(self) -> list[Value]:
         """Return all operands."""
-        found = [self.panels, self.sums, self.less, self.scales]
-        return found if self.zeros is None else [*found, self.zeros]
+        result = [self.panels, self.sums, self.less, self.scales]
+        return result if self.zeros is None else [*result, self.zeros]
 
 
-class _Steps:
+class _DirectionLoop:
     """Writer of the loop of a direction.
 
     Args:
@@ -257,9 +265,9 @@ class _Steps:
 
     def _name(self, name: str, value: Expr) -> Expr:
         """Name a shared subexpression."""
-        found = Variable(value.dtype, self.unique(name))
-        self.statements.append(Let(found.name, value))
-        return found
+        result = Variable(value.dtype, self.unique(name))
+        self.statements.append(Let(result.name, value))
+        return result
 
     def body(self) -> Body:
         """Return the loop, with the statements before it and the final states."""
@@ -273,8 +281,10 @@ class _Steps:
             first.append((of.states[0], self.seen))
 
         def begin(b: Expr, j: Expr) -> Body:
-            at = [index(of.at), b, j]
-            return tuple([Store(to.name, (b, j), self._load(state, at)) for state, to in first])
+            position = [index(of.at), b, j]
+            return tuple(
+                [Store(to.name, (b, j), self._load(state, position)) for state, to in first]
+            )
 
         def end(b: Expr, j: Expr) -> Body:
             return tuple(
@@ -295,8 +305,8 @@ class _Steps:
             *nest(self.unique, row, end),
         )
 
-    def _load(self, value: Value, at: Sequence[Expr | int]) -> Load:
-        return load(self.memory[value], value.shape, at)
+    def _load(self, value: Value, index: Sequence[Expr | int]) -> Load:
+        return load(self.memory[value], value.shape, index)
 
     def _iteration(self, iteration: Expr) -> Body:
         of, row = self.of, (self.of.batch, self.of.width)
@@ -308,12 +318,12 @@ class _Steps:
         gates, reset = self.sums[0], self.reset
 
         def gate(b: Expr, j: Expr) -> Body:
-            place, _ = self._place(iteration, b)
+            position, _ = self._place(iteration, b)
             z, r = (
-                plus_of(_of(gates, b, plus(j, k * of.width)), self._row(place, b, j, k))
+                plus_of(_of(gates, b, plus(j, k * of.width)), self._row(position, b, j, k))
                 for k in (0, 1)
             )
-            return self._done(
+            return self._name_and_store(
                 Store(gates.name, (b, j), self.f(z)),
                 Store(reset.name, (b, j), apply("mul", self.f(r), _of(self.old[0], b, j))),
             )
@@ -325,21 +335,21 @@ class _Steps:
             *nest(self.unique, row, lambda b, j: self._element(iteration, b, j)),
         )
 
-    def _done(self, *stores: Statement) -> Body:
+    def _name_and_store(self, *stores: Statement) -> Body:
         """Return the named subexpressions, followed by the stores."""
-        found, self.statements = (*self.statements, *stores), []
-        return found
+        result, self.statements = (*self.statements, *stores), []
+        return result
 
     # ---------------------------------------------------------------------------- products
 
-    def _product(self, which: int, state: Buffer) -> Body:
+    def _product(self, kind: int, state: Buffer) -> Body:
         """Emit the product of a state with its weights."""
-        of, sums = self.of, self.sums[which]
-        (low, high), matrix = of.products[which], of.matrices[which]
+        of, sums = self.of, self.sums[kind]
+        (low, high), matrix = of.products[kind], of.matrices[kind]
         m, n, k = of.batch, (high - low) * of.width, of.width
         if of.bytes is not None:
             return self._product_of_bytes(of.bytes)
-        a, c = (Load(each.dtype, each.name, (index(0),) * 2) for each in (state, sums))
+        a, c = (Load(sum_.dtype, sum_.name, (index(0),) * 2) for sum_ in (state, sums))
         if matrix is not of.weights:
             b = self._load(matrix, [index(0)] * 3)
             return (MatmulPacked(a, b, c, m=m, n=n, k=k, a_row=k, c_row=n),)
@@ -351,46 +361,46 @@ class _Steps:
         )
         return (call,)
 
-    def _product_of_bytes(self, weights: _Bytes) -> Body:
+    def _product_of_bytes(self, weights: _Int8Weights) -> Body:
         """Emit the product of a dynamically quantized state, as ONNX `DynamicQuantizeLinear` does.
 
         The state is the result of the previous iteration, which is 0 for sequences that have ended.
         """
         dtype, row = self.of.dtype, (self.of.batch, self.of.width)
-        zero, most = number(0, dtype), number(_MOST, dtype)
+        zero, maximum = number(0, dtype), number(_MOST, dtype)
         low, high = (Variable(dtype, self.unique(name)) for name in ("low", "high"))
 
         def look(b: Expr, j: Expr) -> Body:
             x = _of(self.seen, b, j)
             return (Assign(low.name, x, "minimum"), Assign(high.name, x, "maximum"))
 
-        found: list[Statement] = [Var(low.name, zero), Var(high.name, zero)]
-        found += nest(self.unique, row, look)
+        results: list[Statement] = [Var(low.name, zero), Var(high.name, zero)]
+        results += nest(self.unique, row, look)
 
         def name(what: str, value: Expr) -> Expr:
             named = Variable(value.dtype, self.unique(what))
-            found.append(Let(named.name, value))
+            results.append(Let(named.name, value))
             return named
 
-        scale = name("scale", apply("div", apply("sub", high, low), most))
+        scale = name("scale", apply("div", apply("sub", high, low), maximum))
         finite = apply("bit_and", apply("is_finite", scale), apply("not_equal", scale, zero))
         some = name("some", finite)
         divisor = name("divisor", where(some, scale, number(1, dtype)))
         # A state of zeros contributes 0, one that is not finite NaN.
         self.scale = name("factor", where(some, scale, apply("mul", zero, scale)))
         point: Expr = apply("rint", apply("div", apply("neg", low), divisor))
-        point = name("point", where(some, apply("minimum", point, most), zero))
+        point = name("point", where(some, apply("minimum", point, maximum), zero))
         self.point = name("zero", cast(point, dtypes.int32))
 
         def rounded(b: Expr, j: Expr) -> Body:
             steps = apply("rint", apply("div", _of(self.seen, b, j), divisor))
-            kept = apply("clamp", apply("add", steps, point), zero, most)
+            kept = apply("clamp", apply("add", steps, point), zero, maximum)
             whole = cast(where(some, kept, zero), dtypes.int32)
             return (Store(self.small.name, (b, j), cast(whole, dtypes.uint8)),)
 
-        found += nest(self.unique, row, rounded)
+        results += nest(self.unique, row, rounded)
         if weights.zeros is not None:
-            found += self._row_totals()
+            results += self._row_totals()
         (m, k), n = row, weights.less.shape[0]
         views = (
             Load(dtypes.uint8, self.small.name, (index(0),) * 2),
@@ -398,7 +408,7 @@ class _Steps:
             self._load(weights.sums, [index(0)] * 2),
             Load(dtypes.int32, self.sums[0].name, (index(0),) * 2),
         )
-        return (*found, MatmulBytes(*views, m=m, n=n, k=k, a_row=k, c_row=n))
+        return (*results, MatmulBytes(*views, m=m, n=n, k=k, a_row=k, c_row=n))
 
     def _row_totals(self) -> Body:
         """Emit the sum of each row of a quantized state."""
@@ -420,16 +430,16 @@ class _Steps:
 
     def _sum(self, b: Expr, column: Expr) -> Expr:
         """Return an element of the latest product."""
-        found: Expr = _of(self.sums[-1], b, column)
+        result: Expr = _of(self.sums[-1], b, column)
         weights = self.of.bytes
         if weights is None:
-            return found
-        found = apply("sub", found, apply("mul", self.point, self._load(weights.less, [column])))
+            return result
+        result = apply("sub", result, apply("mul", self.point, self._load(weights.less, [column])))
         if weights.zeros is not None:
             total: Expr = _of(self.totals, b)
-            found = apply("sub", found, apply("mul", total, self._load(weights.zeros, [column])))
+            result = apply("sub", result, apply("mul", total, self._load(weights.zeros, [column])))
         factor = apply("mul", self.scale, self._load(weights.scales, [column]))
-        return apply("mul", cast(found, self.of.dtype), factor)
+        return apply("mul", cast(result, self.of.dtype), factor)
 
     # ---------------------------------------------------------------------------- cells
 
@@ -443,44 +453,44 @@ class _Steps:
         if not of.backward:
             return iteration, there
         reversed_step = where(there, minus(minus(length, 1), iteration), iteration)
-        return self._name("place", clamped(reversed_step, of.steps)), there
+        return self._name("place", clamp_index(reversed_step, of.steps)), there
 
-    def _row(self, place: Expr, b: Expr, j: Expr, gate: int) -> Expr:
+    def _row(self, position: Expr, b: Expr, j: Expr, gate: int) -> Expr:
         """Return the contribution of the inputs to a gate."""
         of = self.of
         column = plus(j, (of.at * GATES[of.cell] + gate) * of.width)
-        return self._load(of.rows, [place, b, column])
+        return self._load(of.rows, [position, b, column])
 
     def _element(self, iteration: Expr, b: Expr, j: Expr) -> Body:
         """Emit the new elements of the states and of the result."""
         of = self.of
-        place, there = self._place(iteration, b)
+        position, there = self._place(iteration, b)
         before = [self._name("old", _of(each, b, j)) for each in self.old]
         # A GRU that resets before the product has computed the first gates already.
         taken = 2 if self.reset else 0
         given = [
             plus_of(
                 self._sum(b, plus(j, (gate - taken) * of.width)),
-                self._row(place, b, j, gate),
+                self._row(position, b, j, gate),
             )
             for gate in range(taken, GATES[of.cell])
             if not (of.cell == "gru_reset_after" and gate == 2)
         ]
-        new = [self._name("new", each) for each in self._cell(place, b, j, given, before)]
+        new = [self._name("new", each) for each in self._cell(position, b, j, given, before)]
         shown = new[0]
         if there is not None:
             shown = where(there, shown, number(0, of.dtype))
             new = [where(there, x, old) for x, old in zip(new, before, strict=True)]
-        results = [Store(self.y.name, (place, b, j), shown)]
+        results = [Store(self.y.name, (position, b, j), shown)]
         if self.seen is not self.old[0]:
             results.append(Store(self.seen.name, (b, j), shown))
-        return self._done(
+        return self._name_and_store(
             *results,
             *[Store(each.name, (b, j), x) for each, x in zip(self.old, new, strict=True)],
         )
 
     def _cell(
-        self, place: Expr, b: Expr, j: Expr, given: Sequence[Expr], before: Sequence[Expr]
+        self, position: Expr, b: Expr, j: Expr, given: Sequence[Expr], before: Sequence[Expr]
     ) -> list[Expr]:
         """Return the states after a step; the first is the result."""
         of, f, g = self.of, self.f, self.g
@@ -499,13 +509,13 @@ class _Steps:
             if of.bias is not None:
                 inner = plus_of(inner, self._load(of.bias, [index(of.at), j]))
             reset = apply("mul", f(given[1]), inner)
-            z, new = f(given[0]), g(plus_of(reset, self._row(place, b, j, 2)))
+            z, new = f(given[0]), g(plus_of(reset, self._row(position, b, j, 2)))
         new = self._name("entry", new)
         return [plus_of(new, apply("mul", z, apply("sub", before[0], new)))]
 
 
-def _of(buffer: Buffer, *at: Expr) -> Load:
-    return Load(buffer.dtype, buffer.name, at)
+def _of(buffer: Buffer, *index: Expr) -> Load:
+    return Load(buffer.dtype, buffer.name, index)
 
 
 def plus_of(x: Expr, y: Expr) -> Expr:

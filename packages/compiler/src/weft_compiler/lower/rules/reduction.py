@@ -6,10 +6,10 @@ import math
 from typing import Final
 
 from weft_compiler.ir.expressions import Expr, apply, cast, number
-from weft_compiler.ir.indices import reshaped
-from weft_compiler.lower.precision import rounded, wide_type
+from weft_compiler.ir.indices import reshape_indices
+from weft_compiler.lower.precision import round_to, wide_type
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.values import Value, computed, moved, reduced
+from weft_compiler.lower.values import Value, compute_value, move_elements, reduce_value
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
@@ -24,18 +24,18 @@ _COMBINERS: Final = {
 }
 
 
-@lowers(*_COMBINERS, known=(1,))
+@lowers(*_COMBINERS, known_operands=(1,))
 def _reduce(op: Operation) -> Value:
     kind, axes = op.node.type, op.axes()
     if kind == "Mean":
         result = _mean(op, op.inputs[0], axes)
     else:
         result = reduce(op.name, op.inputs[0], axes, _COMBINERS[kind])
-    return moved(
+    return move_elements(
         op.name,
         result,
         op.shape(),
-        lambda *index: reshaped(index, op.shape(), result.shape),
+        lambda *index: reshape_indices(index, op.shape(), result.shape),
         dense=True,
     )
 
@@ -43,7 +43,7 @@ def _reduce(op: Operation) -> Value:
 def reduce(name: str, x: Value, axes: list[int], combine: str) -> Value:
     """Reduce a tensor over axes; sums and products of 16-bit floats are computed in float32."""
     wide = wide_type(x.dtype) if combine in ("add", "mul") else x.dtype
-    return rounded(name, _reduced(name, x, axes, combine, wide), x.dtype)
+    return round_to(name, _lower_reduction(name, x, axes, combine, wide), x.dtype)
 
 
 def _mean(op: Operation, x: Value, axes: list[int]) -> Value:
@@ -54,7 +54,7 @@ def _mean(op: Operation, x: Value, axes: list[int]) -> Value:
     wide = wide_type(x.dtype)
     if wide.is_integer and wide is not dtypes.uint64:
         wide = dtypes.int64
-    total = _reduced(f"{op.name}_sum", x, axes, "add", wide)
+    total = _lower_reduction(f"{op.name}_sum", x, axes, "add", wide)
     count = math.prod(x.shape[axis] for axis in axes)
     require(bool(count) or wide.is_floating, "the mean of zero integers is undefined")
     divisor = number(count, wide)
@@ -62,14 +62,14 @@ def _mean(op: Operation, x: Value, axes: list[int]) -> Value:
     def element(*index: Expr) -> Expr:
         return apply("div", total.at(*index), divisor)
 
-    return computed(op.name, x.dtype, total.shape, element)
+    return compute_value(op.name, x.dtype, total.shape, element)
 
 
-def _reduced(name: str, x: Value, axes: list[int], combine: str, wide: DType) -> Value:
+def _lower_reduction(name: str, x: Value, axes: list[int], combine: str, wide: DType) -> Value:
     def element(*index: Expr) -> Expr:
         return cast(x.at(*index), wide)
 
-    return reduced(name, x, axes, combine, initial(combine, wide), element)
+    return reduce_value(name, x, axes, combine, initial(combine, wide), element)
 
 
 def initial(combine: str, dtype: DType) -> Expr:

@@ -22,20 +22,20 @@ from weft_compiler.ir.program import Assign, Body, Buffer, For, Statement, Store
 from weft_compiler.lower.precision import wide_type
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.reduction import reduce
-from weft_compiler.lower.values import Value, Written, computed, reduced
+from weft_compiler.lower.values import StatementDefinition, Value, compute_value, reduce_value
 from weft_tensor import dtypes
 
 _COMBINERS: Final = {"Cumsum": "add", "Cumprod": "mul"}
 
 
-@lowers("ArgMax", "ArgMin", known=(1,))
+@lowers("ArgMax", "ArgMin", known_operands=(1,))
 def _position(op: Operation) -> Value:
     """Return the position of the first largest element, or of the first NaN, along an axis."""
     x, axis = op.inputs[0], op.axes()[0]
     size, combine = x.shape[axis], "maximum" if op.node.type == "ArgMax" else "minimum"
     require(0 < size < 2**31, "the axis has no elements")
     wide = dtypes.uint8 if x.dtype.is_bool else x.dtype
-    given = computed(f"{op.name}_x", wide, x.shape, x.at)
+    given = compute_value(f"{op.name}_x", wide, x.shape, x.at)
     limit = reduce(f"{op.name}_most", given, [axis], combine)
 
     def place(*position: Expr) -> Expr:
@@ -45,11 +45,13 @@ def _position(op: Operation) -> Value:
             result = apply("bit_or", result, apply("is_nan", value))
         return where(result, cast(position[axis], dtypes.int32), number(size, dtypes.int32))
 
-    first = reduced(f"{op.name}_first", given, [axis], "minimum", number(size, dtypes.int32), place)
-    return computed(op.name, op.dtype(), op.shape(), first.at)
+    first = reduce_value(
+        f"{op.name}_first", given, [axis], "minimum", number(size, dtypes.int32), place
+    )
+    return compute_value(op.name, op.dtype(), op.shape(), first.at)
 
 
-def _added_exponentials(x: Expr, y: Expr) -> Expr:
+def _log_add_exp(x: Expr, y: Expr) -> Expr:
     """Return log(exp(x) + exp(y))."""
     limit, minimum = apply("maximum", x, y), apply("minimum", x, y)
     remaining = apply("log1p", apply("exp", apply("sub", minimum, limit)))
@@ -57,7 +59,7 @@ def _added_exponentials(x: Expr, y: Expr) -> Expr:
     return where(apply("is_finite", limit), apply("add", limit, remaining), apply("maximum", x, y))
 
 
-@lowers("Cumsum", "Cumprod", "CumulativeLogsumexp", known=(1,))
+@lowers("Cumsum", "Cumprod", "CumulativeLogsumexp", known_operands=(1,))
 def _scan(op: Operation) -> Value:
     x, axis = op.inputs[0], op.axes()[0]
     size, logarithms = x.shape[axis], op.node.type == "CumulativeLogsumexp"
@@ -67,7 +69,7 @@ def _scan(op: Operation) -> Value:
 
     def combined(total: Expr, given: Expr) -> Expr:
         if logarithms:
-            return _added_exponentials(total, given)
+            return _log_add_exp(total, given)
         return apply(combine, total, given)
 
     exclusive, reverse = bool(op.attr("exclusive")), bool(op.attr("reverse"))
@@ -121,4 +123,4 @@ def _scan(op: Operation) -> Value:
             return nest(unique, x.shape[:axis], rows)
         return nest(unique, (*x.shape[:axis], *x.shape[axis + 1 :]), along)
 
-    return Value(op.name, op.dtype(), x.shape, Written((x,), write))
+    return Value(op.name, op.dtype(), x.shape, StatementDefinition((x,), write))

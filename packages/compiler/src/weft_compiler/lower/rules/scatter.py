@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from weft_compiler.ir.expressions import INDEX, Expr, Load, Variable, apply, cast, number
-from weft_compiler.ir.indices import Operand, clamped
+from weft_compiler.ir.indices import Operand, clamp_index
 from weft_compiler.ir.loops import Unique, fill, load, nest
 from weft_compiler.ir.program import Body, Buffer, Let, Statement, Store
-from weft_compiler.lower.precision import NARROW, rounded, widened
+from weft_compiler.lower.precision import NARROW, round_to, widen
 from weft_compiler.lower.registry import Operation, changes_rows, lowers, require
-from weft_compiler.lower.rules.gather import in_range, points_in_range
-from weft_compiler.lower.values import Change, ScatterUpdate, Value, Written
+from weft_compiler.lower.rules.gather import points_in_range, require_in_range
+from weft_compiler.lower.values import PartialUpdate, ScatterUpdate, StatementDefinition, Value
 from weft_graph.ir.node import Node
 from weft_tensor.dtypes import DType
 
@@ -67,9 +67,9 @@ class _Scatter:
         def slice_at(*index: Expr) -> Body:
             lets = []
             for axis in columns:
-                place: Sequence[Operand] = index if self._depth is None else (*index, axis)
-                given = cast(load(indices, self._indices.shape, place), INDEX)
-                lets.append(Let(unique("place"), clamped(given, self._shape[axis])))
+                position: Sequence[Operand] = index if self._depth is None else (*index, axis)
+                given = cast(load(indices, self._indices.shape, position), INDEX)
+                lets.append(Let(unique("place"), clamp_index(given, self._shape[axis])))
             places = [Variable(INDEX, item.name) for item in lets]
 
             def element(*remaining: Expr) -> Body:
@@ -91,7 +91,7 @@ class _Scatter:
     def requires(self, value: Value) -> Value:
         """Add the requirement that all indices are in range to a value."""
         if self._depth is None:
-            value.requires = (in_range(self._indices, self._shape[0]),)
+            value.requires = (require_in_range(self._indices, self._shape[0]),)
         else:
             value.requires = points_in_range(self._indices, self._shape[: self._depth])
         return value
@@ -105,7 +105,7 @@ def _primitive_of(node: Node) -> str:
     return _PRIMITIVES[node.type.split("Scatter")[1].removeprefix("Nd")]
 
 
-def _by_kernel(node: Node) -> str:
+def _kernel_reason(node: Node) -> str:
     dtype, primitive = node.inputs[2].dtype.base_dtype, _primitive_of(node)
     if primitive == "div" and dtype.is_integer:
         return "it may divide integers by 0, which only its kernel detects"
@@ -114,21 +114,21 @@ def _by_kernel(node: Node) -> str:
 
 @changes_rows(
     *[f"{kind}Scatter{how}" for kind in ("", "Resource") for how in _PRIMITIVES],
-    by_kernel=_by_kernel,
+    by_kernel=_kernel_reason,
 )
 def _scatter_rows(node: Node, operands: Sequence[Value]) -> Sequence[Value]:
-    return _changed(node, operands, None)
+    return _update_variable(node, operands, None)
 
 
 @changes_rows(
     *[f"{kind}ScatterNd{how}" for kind in ("", "Resource") for how in ("Update", "Add", "Sub")],
-    by_kernel=_by_kernel,
+    by_kernel=_kernel_reason,
 )
 def _scatter_points(node: Node, operands: Sequence[Value]) -> Sequence[Value]:
-    return _changed(node, operands, operands[1].shape[-1])
+    return _update_variable(node, operands, operands[1].shape[-1])
 
 
-def _changed(node: Node, operands: Sequence[Value], depth: int | None) -> Sequence[Value]:
+def _update_variable(node: Node, operands: Sequence[Value], depth: int | None) -> Sequence[Value]:
     """Return the updated variable; its memory contains the old value when the loops start."""
     old, indices, updates = operands
     scatter = _Scatter(old, indices, updates, _primitive_of(node), depth)
@@ -136,7 +136,7 @@ def _changed(node: Node, operands: Sequence[Value], depth: int | None) -> Sequen
     def write(unique: Unique, states: Sequence[Buffer], *remaining: Buffer) -> Sequence[Statement]:
         return scatter.statements(unique, states[0], *remaining)
 
-    change = Change((old,), (indices, updates), write)
+    change = PartialUpdate((old,), (indices, updates), write)
     return [
         scatter.requires(Value(f"{old.name}_new", old.dtype, old.shape, ScatterUpdate(change, 0)))
     ]
@@ -156,7 +156,7 @@ _TENSOR: Final = {
 def _tensor_scatter(op: Operation) -> Value:
     (x, indices, updates), primitive = op.inputs, _TENSOR[op.node.type]
     if primitive:
-        x, updates = widened(op.name, x), widened(op.name, updates)
+        x, updates = widen(op.name, x), widen(op.name, updates)
     scatter = _Scatter(x, indices, updates, primitive, indices.shape[-1])
 
     def write(
@@ -167,14 +167,14 @@ def _tensor_scatter(op: Operation) -> Value:
 
         return (*nest(unique, x.shape, copy), *scatter.statements(unique, result, *remaining))
 
-    written = Written((x, indices, updates), write)
+    written = StatementDefinition((x, indices, updates), write)
     requires = scatter.requires(Value(op.name, x.dtype, x.shape, written))
-    return rounded(op.name, requires, op.dtype())
+    return round_to(op.name, requires, op.dtype())
 
 
-@lowers("ScatterNd", known=(2,))
+@lowers("ScatterNd", known_operands=(2,))
 def _scatter_nd(op: Operation) -> Value:
-    indices, updates = op.inputs[0], widened(op.name, op.inputs[1])
+    indices, updates = op.inputs[0], widen(op.name, op.inputs[1])
     dtype = updates.dtype
     empty = Value(op.name, dtype, op.shape())
     primitive = "bit_or" if dtype.is_bool else "add"
@@ -184,5 +184,5 @@ def _scatter_nd(op: Operation) -> Value:
         start = fill(unique, result, number(0, dtype))
         return (*start, *scatter.statements(unique, result, *remaining))
 
-    value = Value(op.name, dtype, op.shape(), Written((indices, updates), write))
-    return rounded(op.name, scatter.requires(value), op.dtype())
+    value = Value(op.name, dtype, op.shape(), StatementDefinition((indices, updates), write))
+    return round_to(op.name, scatter.requires(value), op.dtype())

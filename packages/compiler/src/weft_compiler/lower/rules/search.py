@@ -19,12 +19,12 @@ from weft_compiler.ir.expressions import (
     number,
     where,
 )
-from weft_compiler.ir.indices import clamped, inside, minus, plus, unflattened
+from weft_compiler.ir.indices import clamp_index, is_inside, minus, plus, unflatten_index
 from weft_compiler.ir.loops import Unique, load, nest
 from weft_compiler.ir.program import Allocate, Assign, Body, Buffer, For, If, Let, Store, Var, While
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.rules.gather import in_range
-from weft_compiler.lower.values import Value, Written, computed, reduced
+from weft_compiler.lower.rules.gather import require_in_range
+from weft_compiler.lower.values import StatementDefinition, Value, compute_value, reduce_value
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Node
 from weft_tensor import dtypes
@@ -45,7 +45,7 @@ def _comes_before(x: Expr, y: Expr) -> Expr:
     return result
 
 
-def _sorts(node: Node) -> str:
+def _sort_reason(node: Node) -> str:
     """Return why the kernel is preferred: NumPy sorts rows faster than this merge sort."""
     k = node.attrs["k"] if node.type == "TopK" else constant_value(node.inputs[1])
     return (
@@ -55,8 +55,8 @@ def _sorts(node: Node) -> str:
     )
 
 
-@lowers("TopKV2", known=(1,), by_kernel=_sorts)
-@lowers("TopK", by_kernel=_sorts)
+@lowers("TopKV2", known_operands=(1,), by_kernel=_sort_reason)
+@lowers("TopK", by_kernel=_sort_reason)
 def _top_k(op: Operation) -> list[Value]:
     x, shape = op.inputs[0], op.shape()
     size, count = x.shape[-1], shape[-1]
@@ -64,10 +64,10 @@ def _top_k(op: Operation) -> list[Value]:
     if not math.prod(shape):
         nothing = number(0, dtypes.int32)
         return [
-            computed(f"{op.name}_{position}", op.dtype(position), shape, lambda *_: nothing)
+            compute_value(f"{op.name}_{position}", op.dtype(position), shape, lambda *_: nothing)
             for position in range(2)
         ]
-    rows = _Kept if count <= _FEW else _Sorted
+    rows = _TopK if count <= _FEW else _MergeSort
 
     def write(unique: Unique, result: Buffer, source: Buffer) -> Body:
         def row(*position: Expr) -> Body:
@@ -81,20 +81,20 @@ def _top_k(op: Operation) -> list[Value]:
 
         return nest(unique, x.shape[:-1], row)
 
-    places = Value(f"{op.name}_places", dtypes.int32, shape, Written((x,), write))
+    places = Value(f"{op.name}_places", dtypes.int32, shape, StatementDefinition((x,), write))
 
     def value(*position: Expr) -> Expr:
-        return x.at(*position[:-1], clamped(cast(places.at(*position), INDEX), size))
+        return x.at(*position[:-1], clamp_index(cast(places.at(*position), INDEX), size))
 
-    indices = computed(f"{op.name}_1", op.dtype(1), shape, places.at)
-    return [computed(f"{op.name}_0", x.dtype, shape, value), indices]
+    indices = compute_value(f"{op.name}_1", op.dtype(1), shape, places.at)
+    return [compute_value(f"{op.name}_0", x.dtype, shape, value), indices]
 
 
 Given = Callable[[Expr], Expr]
 Put = Callable[[Expr, Expr], Store]
 
 
-class _Kept:
+class _TopK:
     """Writer of a top-k scan, which keeps the k largest elements in order.
 
     Args:
@@ -114,13 +114,13 @@ class _Kept:
           given: loads an element of the row.
           put: maps a rank and a position in the row to the store of that result.
         """
-        first = nest(self._unique, [self._count], lambda i: self._inserted(i, given(i), i))
+        first = nest(self._unique, [self._count], lambda i: self._insert(i, given(i), i))
 
         def other(i: Expr) -> Body:
             position = plus(i, self._count)
             value = Variable(self._dtype, self._unique("value"))
             minimum = Load(self._dtype, self._values.name, (index(self._count - 1),))
-            insert = self._inserted(index(self._count - 1), value, position)
+            insert = self._insert(index(self._count - 1), value, position)
             return (Let(value.name, given(position)), If(_comes_before(value, minimum), insert))
 
         remaining = nest(self._unique, [self._size - self._count], other)
@@ -131,12 +131,12 @@ class _Kept:
         )
         return (Allocate(self._values), Allocate(self._places), *first, *remaining, *done)
 
-    def _inserted(self, last: Expr, value: Expr, place: Expr) -> Body:
+    def _insert(self, last: Expr, value: Expr, place: Expr) -> Body:
         """Move elements smaller than a value up by one, and insert the value before them."""
         position = Variable(INDEX, self._unique("at"))
         given = Variable(self._dtype, self._unique("given"))
-        before = clamped(minus(position, 1), self._count)
-        here = clamped(position, self._count)
+        before = clamp_index(minus(position, 1), self._count)
+        here = clamp_index(position, self._count)
         smaller = _comes_before(given, Load(self._dtype, self._values.name, (before,)))
         moving = apply("bit_and", apply("greater", position, index(0)), smaller)
         step = (
@@ -153,10 +153,10 @@ class _Kept:
         )
 
 
-class _Sorted:
+class _MergeSort:
     """Writer of a merge sort of the positions of a row's elements, largest element first.
 
-    See `_Kept`.
+    See `_TopK`.
     """
 
     def __init__(self, unique: Unique, dtype: DType, size: int, count: int) -> None:
@@ -167,22 +167,22 @@ class _Sorted:
         ]
 
     def statements(self, given: Given, put: Put) -> Body:
-        """Return the loops over a row; see `_Kept.statements`."""
-        (keys, places), _ = self._runs
+        """Return the loops over a row; see `_TopK.statements`."""
+        (keys, indices), _ = self._runs
         width = Variable(INDEX, self._unique("width"))
         first = nest(
             self._unique,
             [self._size],
-            lambda i: (Store(keys.name, (i,), given(i)), Store(places.name, (i,), i)),
+            lambda i: (Store(keys.name, (i,), given(i)), Store(indices.name, (i,), i)),
         )
         # Two rounds move the runs back to the first buffer.
         rounds = (
-            *self._merged(width, 0, 1),
-            *self._merged(apply("mul", width, index(2)), 1, 0),
+            *self._merge_runs(width, 0, 1),
+            *self._merge_runs(apply("mul", width, index(2)), 1, 0),
             Assign(width.name, apply("mul", width, index(4))),
         )
         done = nest(
-            self._unique, [self._count], lambda i: (put(i, Load(INDEX, places.name, (i,))),)
+            self._unique, [self._count], lambda i: (put(i, Load(INDEX, indices.name, (i,))),)
         )
         return (
             *[Allocate(buffer) for pair in self._runs for buffer in pair],
@@ -192,17 +192,17 @@ class _Sorted:
             *done,
         )
 
-    def _merged(self, width: Expr, source: int, target: int) -> Body:
+    def _merge_runs(self, width: Expr, source: int, target: int) -> Body:
         """Merge each pair of adjacent sorted runs."""
         unique, size = self._unique, index(self._size)
         names = ("pair", "first", "middle", "end", "i", "j", "t")
         pair, first, middle, end, i, j, t = [Variable(INDEX, unique(name)) for name in names]
         both = apply("mul", width, index(2))
         count = apply("floor_div", plus(size, minus(both, 1)), both)
-        (keys, places), (to_keys, to_places) = self._runs[source], self._runs[target]
+        (keys, indices), (to_keys, to_places) = self._runs[source], self._runs[target]
 
         def at(position: Expr) -> tuple[Expr]:
-            return (clamped(position, self._size),)
+            return (clamp_index(position, self._size),)
 
         left = Load(self._dtype, keys.name, at(i))
         right = Load(self._dtype, keys.name, at(j))
@@ -215,7 +215,7 @@ class _Sorted:
         iteration = (
             Let(variable.name, apply("bit_and", open_right, better)),
             Store(to_keys.name, at(t), Load(self._dtype, keys.name, selected)),
-            Store(to_places.name, at(t), Load(INDEX, places.name, selected)),
+            Store(to_places.name, at(t), Load(INDEX, indices.name, selected)),
             Assign(j.name, apply("add", j, step)),
             Assign(i.name, apply("add", i, minus(index(1), step))),
         )
@@ -242,18 +242,18 @@ def _in_top_k(op: Operation) -> Value:
     require(targets.shape == (rows,), "the numbers of targets and rows differ")
 
     def within(row: Expr) -> Expr:
-        return inside(cast(targets.at(row), INDEX), classes)
+        return is_inside(cast(targets.at(row), INDEX), classes)
 
     if not classes:
-        return computed(op.name, dtypes.bool_, (rows,), within)
+        return compute_value(op.name, dtypes.bool_, (rows,), within)
 
     def above(row: Expr, column: Expr) -> Expr:
-        own = predictions.at(row, clamped(cast(targets.at(row), INDEX), classes))
+        own = predictions.at(row, clamp_index(cast(targets.at(row), INDEX), classes))
         return cast(apply("greater", predictions.at(row, column), own), dtypes.int32)
 
     zero, true = number(0, dtypes.int32), number(True, dtypes.bool_)
-    count = reduced(f"{op.name}_above", predictions, [1], "add", zero, above)
-    finite = reduced(
+    count = reduce_value(f"{op.name}_above", predictions, [1], "add", zero, above)
+    finite = reduce_value(
         f"{op.name}_finite",
         predictions,
         [1],
@@ -267,13 +267,13 @@ def _in_top_k(op: Operation) -> Value:
         few = apply("less", cast(count.at(row), INDEX), cast(k, INDEX))
         return apply("bit_and", apply("bit_and", within(row), finite.at(row)), few)
 
-    return computed(op.name, dtypes.bool_, (rows,), element)
+    return compute_value(op.name, dtypes.bool_, (rows,), element)
 
 
 # ------------------------------------------------------------------------------- places
 
 
-def _bisected(size: int, is_before: Callable[[Expr], Expr]) -> Expr:
+def _emit_bisection(size: int, is_before: Callable[[Expr], Expr]) -> Expr:
     """Emit a binary search for the number of sorted elements that come before a value.
 
     Args:
@@ -284,8 +284,8 @@ def _bisected(size: int, is_before: Callable[[Expr], Expr]) -> Expr:
     for power in reversed(range(size.bit_length())):
         further = plus(result, 1 << power)
         there = apply("less_equal", further, index(size))
-        place = clamped(minus(further, 1), size)
-        result = where(apply("bit_and", there, is_before(place)), further, result)
+        position = clamp_index(minus(further, 1), size)
+        result = where(apply("bit_and", there, is_before(position)), further, result)
     return result
 
 
@@ -298,14 +298,14 @@ def _bucketize(op: Operation) -> Value:
     def element(*position: Expr) -> Expr:
         value = cast(x.at(*position), dtypes.float64)
 
-        def is_before(place: Expr) -> Expr:
+        def is_before(position: Expr) -> Expr:
             # NaN comes after all numbers.
-            below = apply("less_equal", limits.at(place), value)
+            below = apply("less_equal", limits.at(position), value)
             return apply("bit_or", below, apply("is_nan", value))
 
-        return _bisected(ends.size, is_before)
+        return _emit_bisection(ends.size, is_before)
 
-    return computed(op.name, op.dtype(), x.shape, element)
+    return compute_value(op.name, op.dtype(), x.shape, element)
 
 
 @lowers("LowerBound", "UpperBound")
@@ -319,8 +319,8 @@ def _bound(op: Operation) -> Value:
     def element(row: Expr, column: Expr) -> Expr:
         value = values.at(row, column)
 
-        def is_before(place: Expr) -> Expr:
-            key = keys.at(row, place)
+        def is_before(position: Expr) -> Expr:
+            key = keys.at(row, position)
             result = apply(compares, key, value)
             if value.dtype.is_floating:
                 unknown = apply("is_nan", value)
@@ -329,24 +329,26 @@ def _bound(op: Operation) -> Value:
                 result = apply("bit_or", result, unknown)
             return result
 
-        return _bisected(keys.shape[1], is_before)
+        return _emit_bisection(keys.shape[1], is_before)
 
-    return computed(op.name, op.dtype(), values.shape, element)
+    return compute_value(op.name, op.dtype(), values.shape, element)
 
 
-@lowers("UnravelIndex", known=(1,))
+@lowers("UnravelIndex", known_operands=(1,))
 def _unravel(op: Operation) -> Value:
-    indices, sizes = op.inputs[0], [int(size) for size in op.known(1).reshape(-1)]
+    indices, sizes = op.inputs[0], [int(size) for size in op.known_value(1).reshape(-1)]
     dtype, total = op.dtype(), math.prod(sizes)
     require(all(size >= 0 for size in sizes), "a size is negative")
 
     def element(axis: Expr, *position: Expr) -> Expr:
-        places = unflattened(cast(indices.at(*position), INDEX), [max(size, 1) for size in sizes])
+        places = unflatten_index(
+            cast(indices.at(*position), INDEX), [max(size, 1) for size in sizes]
+        )
         result: Expr = index(0)
         for which, place in enumerate(places):
             result = where(apply("equal", axis, index(which)), place, result)
         return cast(result, dtype)
 
-    result = computed(op.name, dtype, op.shape(), element)
-    result.requires = (in_range(indices, total),)
+    result = compute_value(op.name, dtype, op.shape(), element)
+    result.requires = (require_in_range(indices, total),)
     return result

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from weft_compiler.ir.expressions import INDEX, Expr, Variable, apply, cast, index, number, where
-from weft_compiler.ir.indices import clamped, plus
+from weft_compiler.ir.indices import clamp_index, plus
 from weft_compiler.ir.loops import Unique, fill, load, nest
 from weft_compiler.ir.program import Body, Buffer, If, Let, Statement, Store
 from weft_compiler.lower.precision import wide_type
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.rules.gather import in_range
+from weft_compiler.lower.rules.gather import require_in_range
 from weft_compiler.lower.rules.reduction import initial
-from weft_compiler.lower.values import Requirement, Value, Written, computed
+from weft_compiler.lower.values import Requirement, StatementDefinition, Value, compute_value
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
@@ -25,7 +25,7 @@ _COMBINERS: Final = {
 }
 
 
-@lowers(*_COMBINERS, known=(2,))
+@lowers(*_COMBINERS, known_operands=(2,))
 def _unsorted_segment(op: Operation) -> Value:
     """Combine rows by segment; rows with a negative segment id are ignored."""
     x, ids = op.inputs[:2]
@@ -44,11 +44,11 @@ def _unsorted_segment(op: Operation) -> Value:
         start = fill(unique, result, initial(combine, wide))
         return (*start, *(_by_segment(unique, ids, numbers, count, row) if x.size else ()))
 
-    total = Value(op.name, wide, op.shape(), Written((x, ids), write))
-    total.requires = (_below(ids, count),)
+    total = Value(op.name, wide, op.shape(), StatementDefinition((x, ids), write))
+    total.requires = (_require_below(ids, count),)
     if wide.is_floating and combine in ("maximum", "minimum"):
         return _finite_if_empty(op, total, ids)
-    return total if wide is x.dtype else computed(op.name, x.dtype, op.shape(), total.at)
+    return total if wide is x.dtype else compute_value(op.name, x.dtype, op.shape(), total.at)
 
 
 def _by_segment(
@@ -70,7 +70,7 @@ def _by_segment(
         segment = Variable(INDEX, unique("segment"))
         named = Let(segment.name, cast(load(numbers, ids.shape, position), INDEX))
         is_valid = apply("greater_equal", segment, index(0))
-        return (named, If(is_valid, row(clamped(segment, count), position)))
+        return (named, If(is_valid, row(clamp_index(segment, count), position)))
 
     return nest(unique, ids.shape, body) if count else ()
 
@@ -92,16 +92,18 @@ def _finite_if_empty(op: Operation, extremes: Value, ids: Value) -> Value:
         marks = _by_segment(unique, ids, numbers, count, mark)
         return (*fill(unique, result, zero), *marks)
 
-    has_rows = Value(f"{op.name}_has_rows", dtypes.int32, (count,), Written((ids,), write))
+    has_rows = Value(
+        f"{op.name}_has_rows", dtypes.int32, (count,), StatementDefinition((ids,), write)
+    )
 
     def element(*position: Expr) -> Expr:
         is_empty = apply("equal", has_rows.at(position[0]), zero)
         return where(is_empty, number(finite, dtype), cast(extremes.at(*position), dtype))
 
-    return computed(op.name, dtype, extremes.shape, element)
+    return compute_value(op.name, dtype, extremes.shape, element)
 
 
-def _below(ids: Value, count: int) -> Requirement:
+def _require_below(ids: Value, count: int) -> Requirement:
     def condition(*position: Expr) -> Expr:
         return apply("less", cast(ids.at(*position), INDEX), index(count))
 
@@ -111,7 +113,7 @@ def _below(ids: Value, count: int) -> Requirement:
 # ----------------------------------------------------------------------------- sparse rows
 
 
-def _added(
+def _add_rows(
     name: str,
     shape: Sequence[int],
     places: Value,
@@ -139,7 +141,7 @@ def _added(
 
         def row(number_of: Expr) -> Body:
             place = Variable(INDEX, unique("place"))
-            near = clamped(cast(load(position, places.shape, (number_of,)), INDEX), shape[0])
+            near = clamp_index(cast(load(position, places.shape, (number_of,)), INDEX), shape[0])
 
             def add(*remaining: Expr) -> Body:
                 value = element(taken, number_of, *remaining)
@@ -150,14 +152,14 @@ def _added(
         start = fill(unique, result, number(0, wide))
         return (*start, *(nest(unique, places.shape, row) if shape[0] else ()))
 
-    return Value(name, wide, tuple(shape), Written((places, *values), write))
+    return Value(name, wide, tuple(shape), StatementDefinition((places, *values), write))
 
 
 def _sizes(name: str, ids: Value, count: int, wide: DType) -> Value:
     """Return the number of rows of each segment, at least 1."""
-    one = computed(f"{name}_one", wide, (), lambda: number(1, wide))
-    counts = _added(f"{name}_counts", (count,), ids, lambda taken, _: taken(one), [one])
-    return computed(
+    one = compute_value(f"{name}_one", wide, (), lambda: number(1, wide))
+    counts = _add_rows(f"{name}_counts", (count,), ids, lambda taken, _: taken(one), [one])
+    return compute_value(
         f"{name}_sizes", wide, (count,), lambda i: apply("maximum", counts.at(i), number(1, wide))
     )
 
@@ -170,10 +172,10 @@ def _divisor(op: Operation, ids: Value, count: int, wide: DType) -> Value | None
     sizes = _sizes(op.name, ids, count, wide)
     if kind.startswith("Mean"):
         return sizes
-    return computed(f"{op.name}_roots", wide, (count,), lambda i: apply("sqrt", sizes.at(i)))
+    return compute_value(f"{op.name}_roots", wide, (count,), lambda i: apply("sqrt", sizes.at(i)))
 
 
-def _ascends(ids: Value) -> Requirement:
+def _require_ascending(ids: Value) -> Requirement:
     def condition(i: Expr) -> Expr:
         return apply("less_equal", ids.at(i), ids.at(plus(i, 1)))
 
@@ -182,32 +184,39 @@ def _ascends(ids: Value) -> Requirement:
     )
 
 
-@lowers(*[f"SparseSegment{kind}WithNumSegments" for kind in ("Sum", "Mean", "SqrtN")], known=(3,))
+@lowers(
+    *[f"SparseSegment{kind}WithNumSegments" for kind in ("Sum", "Mean", "SqrtN")],
+    known_operands=(3,),
+)
 def _sparse_segment(op: Operation) -> Value:
     """Gather rows of a tensor by indices and sum them by sorted segments."""
     (x, indices, ids), shape, wide = op.inputs[:3], op.shape(), wide_type(op.inputs[0].dtype)
     require(
         indices.shape == ids.shape and ids.rank == 1, "the shapes of indices and segment_ids differ"
     )
-    rows, places = x.shape[0], computed(f"{op.name}_rows", INDEX, indices.shape, indices.at)
+    rows, places = x.shape[0], compute_value(f"{op.name}_rows", INDEX, indices.shape, indices.at)
     require(rows > 0 or not ids.size, "the number of rows is 0")
-    data = x if x.dtype is wide else computed(f"{op.name}_x", wide, x.shape, x.at)
+    data = x if x.dtype is wide else compute_value(f"{op.name}_x", wide, x.shape, x.at)
 
     def element(taken: Callable[..., Expr], row: Expr, *remaining: Expr) -> Expr:
-        return taken(data, clamped(taken(places, row), max(rows, 1)), *remaining)
+        return taken(data, clamp_index(taken(places, row), max(rows, 1)), *remaining)
 
-    total = _added(f"{op.name}_sum", shape, ids, element, [data, places])
-    total.requires = (in_range(indices, rows), in_range(ids, shape[0]), _ascends(ids))
+    total = _add_rows(f"{op.name}_sum", shape, ids, element, [data, places])
+    total.requires = (
+        require_in_range(indices, rows),
+        require_in_range(ids, shape[0]),
+        _require_ascending(ids),
+    )
     divisor = _divisor(op, ids, shape[0], wide)
 
     def divided(*position: Expr) -> Expr:
         result = total.at(*position)
         return result if divisor is None else apply("div", result, divisor.at(position[0]))
 
-    return computed(op.name, op.dtype(), shape, divided)
+    return compute_value(op.name, op.dtype(), shape, divided)
 
 
-@lowers("SparseSegmentMeanGrad", "SparseSegmentSqrtNGrad", known=(3,))
+@lowers("SparseSegmentMeanGrad", "SparseSegmentSqrtNGrad", known_operands=(3,))
 def _sparse_segment_grad(op: Operation) -> Value:
     """Return the gradient: each gathered row gets its share of the gradient of its segment."""
     (gradient, indices, ids), shape = op.inputs[:3], op.shape()
@@ -222,12 +231,16 @@ def _sparse_segment_grad(op: Operation) -> Value:
     def share(*position: Expr) -> Expr:
         return apply("div", cast(gradient.at(*position), wide), divisor.at(position[0]))
 
-    shares = computed(f"{op.name}_shares", wide, gradient.shape, share)
-    segments = computed(f"{op.name}_segments", INDEX, ids.shape, ids.at)
+    shares = compute_value(f"{op.name}_shares", wide, gradient.shape, share)
+    segments = compute_value(f"{op.name}_segments", INDEX, ids.shape, ids.at)
 
     def element(taken: Callable[..., Expr], row: Expr, *remaining: Expr) -> Expr:
-        return taken(shares, clamped(taken(segments, row), max(count, 1)), *remaining)
+        return taken(shares, clamp_index(taken(segments, row), max(count, 1)), *remaining)
 
-    total = _added(f"{op.name}_sum", shape, indices, element, [shares, segments])
-    total.requires = (in_range(indices, shape[0]), in_range(ids, count), _ascends(ids))
-    return computed(op.name, op.dtype(), shape, total.at)
+    total = _add_rows(f"{op.name}_sum", shape, indices, element, [shares, segments])
+    total.requires = (
+        require_in_range(indices, shape[0]),
+        require_in_range(ids, count),
+        _require_ascending(ids),
+    )
+    return compute_value(op.name, op.dtype(), shape, total.at)

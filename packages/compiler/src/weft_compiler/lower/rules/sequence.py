@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft_compiler.ir.expressions import INDEX, Expr, Variable, apply, cast, index, number, where
-from weft_compiler.ir.indices import clamped, inside
+from weft_compiler.ir.indices import clamp_index, is_inside
 from weft_compiler.ir.loops import Unique, fill, load, nest
 from weft_compiler.ir.program import Body, Buffer, If, Let, Statement, Store
 from weft_compiler.lower.precision import wide_type
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.rules.gather import in_range
-from weft_compiler.lower.values import Requirement, Value, Written, computed
+from weft_compiler.lower.rules.gather import require_in_range
+from weft_compiler.lower.values import Requirement, StatementDefinition, Value, compute_value
 from weft_tensor import dtypes
 
 
-@lowers("Bincount", known=(1,))
+@lowers("Bincount", known_operands=(1,))
 def _bincount(op: Operation) -> Value:
     """Count values, ignoring those not below the size; weights are summed in float64."""
     (x, _, weights), shape = op.inputs, op.shape()
@@ -30,15 +30,15 @@ def _bincount(op: Operation) -> Value:
         def add(*position: Expr) -> Body:
             place = Variable(INDEX, unique("place"))
             one = load(remaining[0], weights.shape, position) if weighted else number(1, wide)
-            store = Store(result.name, (clamped(place, count),), cast(one, wide), "add")
+            store = Store(result.name, (clamp_index(place, count),), cast(one, wide), "add")
             named = Let(place.name, cast(load(buffer, x.shape, position), INDEX))
-            return (named, If(inside(place, count), (store,)))
+            return (named, If(is_inside(place, count), (store,)))
 
         start = fill(unique, result, number(0, wide))
         return (*start, *(nest(unique, x.shape, add) if count else ()))
 
     operands = (x, weights) if weighted else (x,)
-    total = Value(f"{op.name}_total", wide, shape, Written(operands, write))
+    total = Value(f"{op.name}_total", wide, shape, StatementDefinition(operands, write))
     total.requires = (
         Requirement(
             x.shape,
@@ -46,10 +46,10 @@ def _bincount(op: Operation) -> Value:
             "values of at least 0 were required",
         ),
     )
-    return computed(op.name, op.dtype(), shape, total.at)
+    return compute_value(op.name, op.dtype(), shape, total.at)
 
 
-@lowers("HistogramFixedWidth", known=(2,))
+@lowers("HistogramFixedWidth", known_operands=(2,))
 def _histogram(op: Operation) -> Value:
     """Count values in bins; values outside the range are counted in the first or the last bin."""
     (x, ends, _), shape = op.inputs, op.shape()
@@ -59,7 +59,7 @@ def _histogram(op: Operation) -> Value:
     def end(position: int) -> Expr:
         return cast(ends.at(position), wide)
 
-    factor = computed(
+    factor = compute_value(
         f"{op.name}_factor",
         wide,
         (),
@@ -72,17 +72,17 @@ def _histogram(op: Operation) -> Value:
         near = apply("clamp", scaled, number(0, wide), number(bins - 1, wide))
         return where(apply("is_nan", near), number(0, wide), near)
 
-    places = computed(f"{op.name}_places", dtypes.int64, x.shape, place)
+    indices = compute_value(f"{op.name}_places", dtypes.int64, x.shape, place)
 
     def write(unique: Unique, result: Buffer, buffer: Buffer) -> Sequence[Statement]:
         def add(*position: Expr) -> Body:
-            here = clamped(load(buffer, x.shape, position), bins)
+            here = clamp_index(load(buffer, x.shape, position), bins)
             return (Store(result.name, (here,), number(1, result.dtype), "add"),)
 
         start = fill(unique, result, number(0, result.dtype))
         return (*start, *nest(unique, x.shape, add))
 
-    value = Value(op.name, op.dtype(), shape, Written((places,), write))
+    value = Value(op.name, op.dtype(), shape, StatementDefinition((indices,), write))
     value.requires = (
         Requirement(
             (), lambda: apply("less", ends.at(0), ends.at(1)), "a rising range was required"
@@ -91,7 +91,7 @@ def _histogram(op: Operation) -> Value:
     return value
 
 
-@lowers("LinSpace", known=(2,))
+@lowers("LinSpace", known_operands=(2,))
 def _linspace(op: Operation) -> Value:
     """Return an arithmetic sequence whose last element is exactly `stop`."""
     (start, stop), count = op.inputs[:2], op.shape()[0]
@@ -108,7 +108,7 @@ def _linspace(op: Operation) -> Value:
         at_end = apply("equal", i, index(count - 1 if count > 1 else count))
         return where(at_end, last, apply("add", moved_by, first))
 
-    return computed(op.name, op.dtype(), op.shape(), element)
+    return compute_value(op.name, op.dtype(), op.shape(), element)
 
 
 @lowers("InvertPermutation")
@@ -119,17 +119,17 @@ def _inverse(op: Operation) -> Value:
 
     def write(unique: Unique, result: Buffer, buffer: Buffer) -> Sequence[Statement]:
         def put(i: Expr) -> Body:
-            place = clamped(cast(load(buffer, x.shape, (i,)), INDEX), count)
-            return (Store(result.name, (place,), cast(i, x.dtype)),)
+            position = clamp_index(cast(load(buffer, x.shape, (i,)), INDEX), count)
+            return (Store(result.name, (position,), cast(i, x.dtype)),)
 
         return (*fill(unique, result, number(-1, x.dtype)), *nest(unique, x.shape, put))
 
-    places = Value(f"{op.name}_places", x.dtype, x.shape, Written((x,), write))
-    places.requires = (in_range(x, count),)
-    result = computed(op.name, x.dtype, x.shape, places.at)
+    indices = Value(f"{op.name}_places", x.dtype, x.shape, StatementDefinition((x,), write))
+    indices.requires = (require_in_range(x, count),)
+    result = compute_value(op.name, x.dtype, x.shape, indices.at)
 
     def there(i: Expr) -> Expr:
-        return apply("greater_equal", places.at(i), number(0, x.dtype))
+        return apply("greater_equal", indices.at(i), number(0, x.dtype))
 
     result.requires = (Requirement(x.shape, there, "each place once was required"),)
     return result

@@ -6,25 +6,25 @@ from collections.abc import Callable, Sequence
 
 from weft_compiler.ir.expressions import Expr, number, where
 from weft_compiler.ir.indices import (
-    clamped,
-    flattened,
-    inside,
+    clamp_index,
+    flatten_indices,
+    is_inside,
     minus,
     modulo,
     over,
     plus,
     times,
-    unflattened,
+    unflatten_index,
 )
 from weft_compiler.ir.loops import Unique, load, nest
 from weft_compiler.ir.program import Body, Buffer, Store
 from weft_compiler.lower.registry import Operation, lowers
-from weft_compiler.lower.values import Value, Written, computed, moved
+from weft_compiler.lower.values import StatementDefinition, Value, compute_value, move_elements
 from weft_graph.ops.windows import slide
 
 
 def _inside_or_zero(
-    x: Value, place: Sequence[Expr], whole: Sequence[bool], taken: Callable[..., Expr]
+    x: Value, position: Sequence[Expr], whole: Sequence[bool], taken: Callable[..., Expr]
 ) -> Expr:
     """Return an element, or 0 outside the tensor.
 
@@ -35,47 +35,47 @@ def _inside_or_zero(
     zero = number(0, x.dtype)
     if not x.size:
         return zero
-    result = taken(*map(clamped, place, x.shape))
-    for i, size, sure in zip(place, x.shape, whole, strict=True):
+    result = taken(*map(clamp_index, position, x.shape))
+    for i, size, sure in zip(position, x.shape, whole, strict=True):
         if not sure:
-            result = where(inside(i, size), result, zero)
+            result = where(is_inside(i, size), result, zero)
     return result
 
 
-@lowers("SpaceToBatchND", known=(1, 2))
+@lowers("SpaceToBatchND", known_operands=(1, 2))
 def _space_to_batch(op: Operation) -> Value:
     x, shape = op.inputs[0], op.shape()
-    blocks = [int(size) for size in op.known(1)]
-    margins = [(int(before), int(after)) for before, after in op.known(2)]
+    blocks = [int(size) for size in op.known_value(1)]
+    margins = [(int(before), int(after)) for before, after in op.known_value(2)]
     count = len(blocks)
     whole = [True, *[not any(margin) for margin in margins], *[True] * (x.rank - count - 1)]
 
     def element(*index: Expr) -> Expr:
-        *offsets, image = unflattened(index[0], [*blocks, x.shape[0]])
-        place = [image, *index[1:]]
+        *offsets, image = unflatten_index(index[0], [*blocks, x.shape[0]])
+        position = [image, *index[1:]]
         for axis, (offset, block, (before, _)) in enumerate(
             zip(offsets, blocks, margins, strict=True), 1
         ):
-            place[axis] = minus(plus(times(index[axis], block), offset), before)
-        return _inside_or_zero(x, place, whole, x.at)
+            position[axis] = minus(plus(times(index[axis], block), offset), before)
+        return _inside_or_zero(x, position, whole, x.at)
 
-    return computed(op.name, x.dtype, shape, element)
+    return compute_value(op.name, x.dtype, shape, element)
 
 
-@lowers("BatchToSpaceND", known=(1, 2))
+@lowers("BatchToSpaceND", known_operands=(1, 2))
 def _batch_to_space(op: Operation) -> Value:
     x, shape = op.inputs[0], op.shape()
-    blocks = [int(size) for size in op.known(1)]
-    crops = [int(before) for before, _ in op.known(2)]
+    blocks = [int(size) for size in op.known_value(1)]
+    crops = [int(before) for before, _ in op.known_value(2)]
 
     def source(*index: Expr) -> list[Expr]:
         whole = [plus(i, crop) for i, crop in zip(index[1:], crops, strict=False)]
         offsets = [modulo(i, block) for i, block in zip(whole, blocks, strict=True)]
-        image = flattened([*offsets, index[0]], [*blocks, shape[0]])
-        places = [over(i, block) for i, block in zip(whole, blocks, strict=True)]
-        return [image, *places, *index[1 + len(blocks) :]]
+        image = flatten_indices([*offsets, index[0]], [*blocks, shape[0]])
+        indices = [over(i, block) for i, block in zip(whole, blocks, strict=True)]
+        return [image, *indices, *index[1 + len(blocks) :]]
 
-    return moved(op.name, x, shape, source)
+    return move_elements(op.name, x, shape, source)
 
 
 @lowers("ExtractImagePatches", "ExtractVolumePatches")
@@ -107,7 +107,7 @@ def _patches(op: Operation) -> Value:
                 remaining[len(sizes) : -1],
                 remaining[-1],
             )
-            place = [
+            position = [
                 minus(plus(times(i, stride), times(step, rate)), first)
                 for i, stride, step, rate, first in zip(
                     windows, strides, tap, rates, before, strict=True
@@ -117,10 +117,10 @@ def _patches(op: Operation) -> Value:
             def taken(*near: Expr) -> Expr:
                 return load(source, x.shape, near)
 
-            value = _inside_or_zero(x, [image, *place, channel], [True, *sure, True], taken)
-            depth = flattened([*tap, channel], [*sizes, x.shape[-1]])
+            value = _inside_or_zero(x, [image, *position, channel], [True, *sure, True], taken)
+            depth = flatten_indices([*tap, channel], [*sizes, x.shape[-1]])
             return (Store(result.name, (image, *windows, depth), value),)
 
         return nest(unique, (*shape[:-1], *sizes, x.shape[-1]), store)
 
-    return Value(op.name, x.dtype, shape, Written((x,), write))
+    return Value(op.name, x.dtype, shape, StatementDefinition((x,), write))

@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft_compiler.ir.expressions import INDEX, Expr, Variable, apply, cast, number
-from weft_compiler.ir.indices import clamped, plus
+from weft_compiler.ir.indices import clamp_index, plus
 from weft_compiler.ir.loops import Unique, fill, load, nest
 from weft_compiler.ir.program import Body, Buffer, Let, Statement, Store
-from weft_compiler.lower.precision import rounded, widened
+from weft_compiler.lower.precision import round_to, widen
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.gather import points_in_range
-from weft_compiler.lower.values import Requirement, Value, Written, moved
+from weft_compiler.lower.values import Requirement, StatementDefinition, Value, move_elements
 from weft_tensor import dtypes
 
 
-@lowers("SparseTensorDenseMatMul", known=(2,), alone=lambda _: True)
+@lowers("SparseTensorDenseMatMul", known_operands=(2,), compiles_alone=lambda _: True)
 def _product(op: Operation) -> Value:
     """Add each value times a row of the dense matrix to a row of the result."""
     indices, _, _, b = op.inputs
-    values, dense = widened(op.name, op.inputs[1]), widened(op.name, b)
-    sizes, wide = [int(size) for size in op.known(2)], dense.dtype
+    values, dense = widen(op.name, op.inputs[1]), widen(op.name, b)
+    sizes, wide = [int(size) for size in op.known_value(2)], dense.dtype
     row, column = (1, 0) if op.attr("adjoint_a") else (0, 1)
     if op.attr("adjoint_b"):
         transposed = dense.shape[::-1]
-        dense = moved(f"{op.name}_b", dense, transposed, lambda i, j: (j, i))
+        dense = move_elements(f"{op.name}_b", dense, transposed, lambda i, j: (j, i))
     m, n = op.shape()
     fits = values.rank == 1 and indices.shape == (values.size, 2)
     require(fits and dense.shape == (sizes[column], n), "the shapes of its operands do not match")
@@ -39,7 +39,7 @@ def _product(op: Operation) -> Value:
             lets = [
                 Let(
                     name.name,
-                    clamped(cast(load(places, indices.shape, (index, axis)), INDEX), size),
+                    clamp_index(cast(load(places, indices.shape, (index, axis)), INDEX), size),
                 )
                 for name, axis, size in zip(names, (row, column), (m, sizes[column]), strict=True)
             ]
@@ -55,12 +55,14 @@ def _product(op: Operation) -> Value:
         some = m and sizes[column] and values.size
         return (*zeros, *(nest(unique, values.shape, one) if some else ()))
 
-    total = Value(f"{op.name}_total", wide, (m, n), Written((indices, values, dense), write))
+    total = Value(
+        f"{op.name}_total", wide, (m, n), StatementDefinition((indices, values, dense), write)
+    )
     total.requires = points_in_range(indices, sizes)
-    return rounded(op.name, total, op.dtype())
+    return round_to(op.name, total, op.dtype())
 
 
-@lowers("SparseToDense", known=(1,))
+@lowers("SparseToDense", known_operands=(1,))
 def _to_dense(op: Operation) -> Value:
     """Store values at their positions in order; of equal positions the last one wins."""
     given, _, values, default = op.inputs
@@ -79,16 +81,16 @@ def _to_dense(op: Operation) -> Value:
     def point(i: Expr, axis: Expr) -> tuple[Expr, ...]:
         return (i, axis) if given.rank == 2 else (i,)[: given.rank]
 
-    points = moved(f"{op.name}_points", given, (count, depth), point, dense=True)
+    points = move_elements(f"{op.name}_points", given, (count, depth), point, dense=True)
 
     def write(
-        unique: Unique, result: Buffer, places: Buffer, buffer: Buffer, filler: Buffer
+        unique: Unique, result: Buffer, indices: Buffer, buffer: Buffer, filler: Buffer
     ) -> Sequence[Statement]:
         start = fill(unique, result, load(filler, (), ()))
 
         def put(i: Expr) -> Body:
             index = [
-                clamped(cast(load(places, points.shape, (i, axis)), INDEX), size)
+                clamp_index(cast(load(indices, points.shape, (i, axis)), INDEX), size)
                 for axis, size in enumerate(shape)
             ]
             value = load(buffer, values.shape, (i,)[: values.rank])
@@ -96,14 +98,14 @@ def _to_dense(op: Operation) -> Value:
 
         return (*start, *(nest(unique, [count], put) if 0 not in shape else ()))
 
-    value = Value(op.name, op.dtype(), shape, Written((points, values, default), write))
+    value = Value(op.name, op.dtype(), shape, StatementDefinition((points, values, default), write))
     value.requires = points_in_range(points, shape)
     if op.attr("validate_indices") and count > 1:
-        value.requires = (*value.requires, _ascend(points))
+        value.requires = (*value.requires, _require_ascending(points))
     return value
 
 
-def _ascend(points: Value) -> Requirement:
+def _require_ascending(points: Value) -> Requirement:
     """Require that points are in strictly ascending order."""
     count, depth = points.shape
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from weft_compiler.ir.expressions import INDEX, Expr, Variable, apply, cast, of_scalar
-from weft_compiler.ir.indices import clamped
+from weft_compiler.ir.expressions import INDEX, Expr, Variable, apply, cast, scalar_expression
+from weft_compiler.ir.indices import clamp_index
 from weft_compiler.ir.loops import Unique, load, nest
 from weft_compiler.ir.program import Body, Buffer, If, Let, Statement, Store
 from weft_compiler.lower.registry import changes_rows, require
-from weft_compiler.lower.rules.gather import in_range
-from weft_compiler.lower.values import Change, ScatterUpdate, Value
+from weft_compiler.lower.rules.gather import require_in_range
+from weft_compiler.lower.values import PartialUpdate, ScatterUpdate, Value
 from weft_graph.ir.node import Node
 from weft_graph.ir.scalar import Scalar
 from weft_graph.ops.training import RULES, UpdateRule, op_type
@@ -33,7 +33,7 @@ def _element(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> Sequenc
     return FORMULAS[rule.name](node.attrs, *dense)
 
 
-def _changed(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> Sequence[Value]:
+def _update_variables(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> Sequence[Value]:
     """Return the updated variables; their memory contains the old values when the loops start."""
     count, names = len(rule.states), (*rule.states, *rule.sparse)
     of_grad, of_indices = names.index("grad"), names.index("indices")
@@ -54,7 +54,7 @@ def _changed(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> Sequenc
         rows = _rows_in_order(rule, node, operands)
     else:
         rows = [_rows_at_once(rule, node, operands, i) for i in range(count)]
-    rows[0].requires = (in_range(indices, shape[0]),)
+    rows[0].requires = (require_in_range(indices, shape[0]),)
     return rows
 
 
@@ -63,20 +63,20 @@ def _rows_in_order(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> l
     count = len(rule.states)
     states = operands[:count]
     element = _element(rule, node, operands)
-    change = Change(states, operands[count:], _writer(rule, operands, range(count), element))
+    change = PartialUpdate(states, operands[count:], _writer(rule, operands, range(count), element))
     return [
         Value(f"{state.name}_new", state.dtype, state.shape, ScatterUpdate(change, which))
         for which, state in enumerate(states)
     ]
 
 
-def _rows_at_once(rule: UpdateRule, node: Node, operands: Sequence[Value], which: int) -> Value:
+def _rows_at_once(rule: UpdateRule, node: Node, operands: Sequence[Value], kind: int) -> Value:
     """Update one variable from the old values of all; indices must be distinct."""
-    state, indices = operands[which], operands[(*rule.states, *rule.sparse).index("indices")]
-    others = [operand for index, operand in enumerate(operands) if index != which]
+    state, indices = operands[kind], operands[(*rule.states, *rule.sparse).index("indices")]
+    others = [operand for index, operand in enumerate(operands) if index != kind]
     assert indices.count is not None
-    write = _writer(rule, operands, [which], _element(rule, node, operands))
-    change = Change([state], [*others, indices.count], write)
+    write = _writer(rule, operands, [kind], _element(rule, node, operands))
+    change = PartialUpdate([state], [*others, indices.count], write)
     return Value(f"{state.name}_new", state.dtype, state.shape, ScatterUpdate(change, 0))
 
 
@@ -107,7 +107,7 @@ def _writer(
 
         def every_row(i: Expr) -> Body:
             index = cast(load(buffers[of_indices], indices.shape, [i]), INDEX)
-            place = Let(unique("place"), clamped(index, shape[0]))
+            place = Let(unique("place"), clamp_index(index, shape[0]))
 
             def element(*index: Expr) -> Body:
                 where = (Variable(INDEX, place.name), *index)
@@ -122,7 +122,7 @@ def _writer(
                 lets = [
                     Let(
                         unique(f"{rule.states[which]}_new"),
-                        cast(of_scalar(scalars[which], operand), operands[which].dtype),
+                        cast(scalar_expression(scalars[which], operand), operands[which].dtype),
                     )
                     for which in changed
                 ]
@@ -141,7 +141,7 @@ def _writer(
 
 def _register(rule: UpdateRule) -> None:
     def rows(node: Node, operands: Sequence[Value]) -> Sequence[Value]:
-        return _changed(rule, node, operands)
+        return _update_variables(rule, node, operands)
 
     ops = [op_type(rule.name, True, resource) for resource in (False, True)]
     register: Callable[[Callable[..., Sequence[Value]]], object]

@@ -16,7 +16,7 @@ from weft_compiler.ir.expressions import (
     index,
     where,
 )
-from weft_compiler.ir.indices import clamped, minus, plus, times
+from weft_compiler.ir.indices import clamp_index, minus, plus, times
 from weft_compiler.ir.loops import Unique, load, nest
 from weft_compiler.ir.program import (
     Assign,
@@ -29,7 +29,7 @@ from weft_compiler.ir.program import (
     While,
 )
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.values import Value, Written
+from weft_compiler.lower.values import StatementDefinition, Value
 from weft_graph.ops.trees import TESTS, WALK
 from weft_tensor import dtypes
 
@@ -77,18 +77,18 @@ def _tree_leaves(op: Operation) -> Value:
         def walk(sample: Expr, tree: Expr) -> Body:
             position, node = (Variable(INDEX, unique(name)) for name in ("at", "node"))
 
-            def column(which: int) -> Expr:
-                return cast(load(nodes_of, nodes.shape, (node, index(which))), INDEX)
+            def column(kind: int) -> Expr:
+                return cast(load(nodes_of, nodes.shape, (node, index(kind))), INDEX)
 
             value = Variable(x.dtype, unique("value"))
             passed: Expr = apply(compare, value, load(limits, split.shape, (node,)))
             if has_missing:
                 lost = apply("not_equal", column(_MISSING), index(0))
                 passed = apply("bit_or", passed, apply("bit_and", apply("is_nan", value), lost))
-            known = clamped(column(_FEATURE), x.shape[1])
+            known_value = clamp_index(column(_FEATURE), x.shape[1])
             down = (
-                Let(node.name, clamped(position, len(table))),
-                Let(value.name, load(buffer, x.shape, (sample, known))),
+                Let(node.name, clamp_index(position, len(table))),
+                Let(value.name, load(buffer, x.shape, (sample, known_value))),
                 Assign(position.name, where(passed, column(_PASSED), column(_FAILED))),
             )
             return (
@@ -105,7 +105,7 @@ def _tree_leaves(op: Operation) -> Value:
             *nest(unique, [trees, remaining], lambda t, r: walk(plus(r, blocks * _ROWS), t)),
         )
 
-    definition = Written([x, nodes, split, first], write)
+    definition = StatementDefinition([x, nodes, split, first], write)
     return Value(op.name, op.dtype(), (samples, trees), definition)
 
 

@@ -36,8 +36,8 @@ from weft_compiler.ir.expressions import (
     Variable,
     apply,
     index,
+    is_same,
     number,
-    same,
     walk as parts,
     where,
 )
@@ -159,8 +159,9 @@ class _TopLevelStatement:
     def is_only_writer(self, name: str) -> bool:
         """Return True if no other statement writes a buffer."""
         return all(
-            each is self._statement or name not in effects_of((each,), self.buffers).writes
-            for each in self._program.body
+            statement is self._statement
+            or name not in effects_of((statement,), self.buffers).writes
+            for statement in self._program.body
         )
 
     def visit(self, statement: Statement, loops: tuple[For, ...], buffers: Buffers) -> Statement:
@@ -192,10 +193,10 @@ def _try_rewrite(
     before, kept = list(outer.before), dict(outer.kept)
     try:
         rewritten = _AttentionLoop(statement, loops, outer, buffers).rewrite()
-        outer.context.applied(statement.variable, "masked columns are skipped")
+        outer.context.record_applied(statement.variable, "masked columns are skipped")
         return rewritten
     except MatchFailure as failure:
-        outer.context.missed(statement.variable, str(failure))
+        outer.context.record_missed(statement.variable, str(failure))
         outer.before[:] = before
         outer.kept.clear()
         outer.kept.update(kept)
@@ -213,7 +214,9 @@ class _AttentionLoop:
         self.buffers = with_allocations(buffers, loop.body)
         self.written = effects_of((loop,), buffers).writes.keys()
         self.names = outer.names
-        local = {each.buffer.name for each in loop.body if isinstance(each, Allocate)}
+        local = {
+            statement.buffer.name for statement in loop.body if isinstance(statement, Allocate)
+        }
         columns = Variable(INDEX, self.names.new("columns"))
         self.facts = LoopFacts(self.names, local, columns)
         self.operands: dict[str, Load] = {}
@@ -228,7 +231,7 @@ class _AttentionLoop:
             else self._find_stored_counts()
         )
         early, late = self._split_at_count(
-            [(each, self._rewrite_statement(each)) for each in self.loop.body]
+            [(statement, self._rewrite_statement(statement)) for statement in self.loop.body]
         )
         require(late, "no statement depends on the number of columns")
         guards, inside = self._emit_guards(early)
@@ -256,7 +259,9 @@ class _AttentionLoop:
         effects: list[Effects] = []
         for statement, new in pairs:
             effects_here = effects_of((statement,), self.buffers)
-            stays = new is not statement or any(effects_here.conflicts(each) for each in effects)
+            stays = new is not statement or any(
+                effects_here.conflicts(effect) for effect in effects
+            )
             if stays and not isinstance(statement, Allocate):
                 late.append(new)
                 effects.append(effects_here)
@@ -269,13 +274,13 @@ class _AttentionLoop:
     def _find_softmax(self) -> Softmax | None:
         """Find the first softmax over the rows of a product."""
         products = {
-            each.c.buffer: each.n
-            for each in self.loop.body
-            if isinstance(each, _PRODUCTS) and each.c.buffer in self.facts.local
+            statement.c.buffer: statement.n
+            for statement in self.loop.body
+            if isinstance(statement, _PRODUCTS) and statement.c.buffer in self.facts.local
         }
-        for each in self.loop.body:
-            if isinstance(each, For):
-                rows = RowDefinitions(each)
+        for statement in self.loop.body:
+            if isinstance(statement, For):
+                rows = RowDefinitions(statement)
                 for inner, assign in rows.maxima:
                     value = rows.expand(assign.value, inner)
                     scores = [
@@ -283,19 +288,19 @@ class _AttentionLoop:
                     ]
                     if scores and len({str(x) for x in scores}) == 1:
                         *_, row, column = scores[0].indices
-                        by_element = column is COLUMN and str(row) == each.variable
+                        by_element = column is COLUMN and str(row) == statement.variable
                         require(by_element, "the softmax is not of the rows of a product")
                         self.facts.num_columns = products[scores[0].buffer]
-                        return Softmax(scores[0].buffer, value, each, assign.name)
+                        return Softmax(scores[0].buffer, value, statement, assign.name)
         return None
 
     def _find_stored_counts(self) -> Expr:
         """Return the number of columns of the stored probabilities that the blocks read."""
         counts: list[tuple[str, Expr]] = []
-        for each in self.loop.body:
-            for load in loads((each,)):
-                if load.buffer in self.outer.kept and isinstance(each, For | Call):
-                    counts.append((load.buffer, self._stored_count(load, each)))
+        for statement in self.loop.body:
+            for load in loads((statement,)):
+                if load.buffer in self.outer.kept and isinstance(statement, For | Call):
+                    counts.append((load.buffer, self._stored_count(load, statement)))
         require(counts, "it neither computes a softmax of a product nor reads probabilities")
         is_one = len({(name, str(count)) for name, count in counts}) == 1
         require(is_one, "it reads probabilities of several softmaxes")
@@ -319,8 +324,8 @@ class _AttentionLoop:
             require(affine(row) == {self.loop.variable: rows}, _NOT_ALIGNED)
         require(rows and kept.rows % rows == 0, _NOT_ALIGNED)
         require(rows * static_extent(self.loop) <= kept.rows * kept.blocks, _NOT_ALIGNED)
-        at = over(Variable(INDEX, self.loop.variable), kept.rows // rows)
-        return Load(INDEX, kept.counts, (*before, at))
+        index_variable = over(Variable(INDEX, self.loop.variable), kept.rows // rows)
+        return Load(INDEX, kept.counts, (*before, index_variable))
 
     def _reads_sparse(self, loop: For) -> bool:
         """Return True if a loop reads buffers with skipped columns."""
@@ -392,8 +397,8 @@ class _AttentionLoop:
         elif len(shape) > 2:
             require(affine(view.indices[-2]) == {self.loop.variable: rows}, _NOT_ALIGNED)
             require(rows * static_extent(self.loop) <= shape[-2], _NOT_ALIGNED)
-        known = self.operands.setdefault(view.buffer, view)
-        is_one = all(map(same, known.indices[:-2], view.indices[:-2]))
+        known_value = self.operands.setdefault(view.buffer, view)
+        is_one = all(map(is_same, known_value.indices[:-2], view.indices[:-2]))
         require(is_one, f"products read several matrices of {view.buffer}")
 
     # ------------------------------------------------------------------ rows
@@ -402,18 +407,26 @@ class _AttentionLoop:
         """Rewrite a loop over rows to skip columns."""
         rows = RowDefinitions(loop)
         statements: list[Statement] = []
-        allocated = {each.buffer.name for each in loop.body if isinstance(each, Allocate)}
+        allocated = {
+            statement.buffer.name for statement in loop.body if isinstance(statement, Allocate)
+        }
         cut = ColumnLoops(self.facts, rows, allocated)
-        for each in loop.body:
-            touches = {load.buffer for load in loads((each,))} & (self.facts.sparse | cut.partial)
-            if isinstance(each, For) and static_extent(each) == self.facts.num_columns and touches:
-                statements += cut.rewrite(each)
+        for statement in loop.body:
+            touches = {load.buffer for load in loads((statement,))} & (
+                self.facts.sparse | cut.partial
+            )
+            if (
+                isinstance(statement, For)
+                and static_extent(statement) == self.facts.num_columns
+                and touches
+            ):
+                statements += cut.rewrite(statement)
             else:
-                stores = isinstance(each, Store) and each.buffer in self.facts.local
+                stores = isinstance(statement, Store) and statement.buffer in self.facts.local
                 require(not touches and not stores, "a row uses columns outside of loops over them")
-                if isinstance(each, Let):
-                    cut.lets[each.name] = each.value
-                statements.append(each)
+                if isinstance(statement, Let):
+                    cut.lets[statement.name] = statement.value
+                statements.append(statement)
         self.facts.zero |= cut.zero - allocated
         self.facts.partial |= cut.partial - allocated
         return replace(loop, body=tuple(statements))
@@ -440,13 +453,13 @@ class _AttentionLoop:
                 is_outside = part.buffer in self.outer.buffers
                 is_known = is_outside and part.buffer not in self.outer.written
                 require(is_known, "the mask is computed in the same loop")
-        is_scaled = all(each.dtype is dtype for each in self.facts.factors)
+        is_scaled = all(factor.dtype is dtype for factor in self.facts.factors)
         require(is_scaled, "the scores are scaled by another type")
         axes = [loop for loop in (*self.loops, self.loop) if loop.variable in used]
         row = softmax.row if softmax.row.variable in used else None
         require(all(map(static_extent, axes)), "the number of rows is unknown")
-        known = {loop.variable for loop in axes} | ({row.variable} if row else set())
-        is_mask = used <= known | {COLUMN.name} and COLUMN.name in used
+        known_values = {loop.variable for loop in axes} | ({row.variable} if row else set())
+        is_mask = used <= known_values | {COLUMN.name} and COLUMN.name in used
         require(is_mask, "no mask depends on the column alone or on row and column")
         # Examining the mask pays if several softmaxes share it.
         others = [loop for loop in self.loops if loop.variable not in used]
@@ -459,8 +472,8 @@ class _AttentionLoop:
             counts, axes, row, low, high
         )
         self.outer.before += [Allocate(counts), *fill]
-        at: list[Expr] = [Variable(INDEX, loop.variable) for loop in axes]
-        return Load(INDEX, counts.name, tuple(at) or (index(0),))
+        index_variable: list[Expr] = [Variable(INDEX, loop.variable) for loop in axes]
+        return Load(INDEX, counts.name, tuple(index_variable) or (index(0),))
 
     def _emit_guards(self, early: Sequence[Statement]) -> tuple[Expr, Body]:
         """Return the condition that operands are finite and scores bounded, and its statements.
@@ -485,9 +498,10 @@ class _AttentionLoop:
             condition = apply("bit_and", condition, finite)
         if self.facts.softmax is not None:
             call = next(
-                each
-                for each in self.loop.body
-                if isinstance(each, _PRODUCTS) and each.c.buffer == self.facts.softmax.scores
+                statement
+                for statement in self.loop.body
+                if isinstance(statement, _PRODUCTS)
+                and statement.c.buffer == self.facts.softmax.scores
             )
             q, k = [lengths[view.buffer] for view in (call.a, call.b)]
             limit = number(MAX_SCORE**2 * (1 - 64 * ROUNDING), q.dtype)
@@ -497,7 +511,7 @@ class _AttentionLoop:
     def _emit_norm(self, view: Load) -> tuple[Variable, Body]:
         """Emit the largest squared norm of a row of the last two dimensions."""
         buffer = self.buffers[view.buffer]
-        most = Variable(view.dtype, self.names.new(f"{view.buffer}_most"))
+        maximum = Variable(view.dtype, self.names.new(f"{view.buffer}_most"))
         total = Variable(view.dtype, self.names.new(f"{view.buffer}_square"))
         i, j = [Variable(INDEX, self.names.new(name)) for name in ("i", "j")]
         x = Load(view.dtype, view.buffer, (*view.indices[:-2], i, j))
@@ -507,18 +521,18 @@ class _AttentionLoop:
             index(buffer.shape[-1]),
             (Assign(total.name, apply("mul", x, x), "add"),),
         )
-        row = (Var(total.name, zero), columns, Assign(most.name, total, "maximum"))
-        return most, (Var(most.name, zero), For(i.name, index(buffer.shape[-2]), row))
+        row = (Var(total.name, zero), columns, Assign(maximum.name, total, "maximum"))
+        return maximum, (Var(maximum.name, zero), For(i.name, index(buffer.shape[-2]), row))
 
     def _emit_stored_counts(self) -> Body:
         """Emit stores of the numbers of columns of probabilities that are stored as a whole."""
         stores: list[Statement] = []
         for name in sorted(self.facts.zero - self.facts.local - self.outer.kept.keys()):
             store = next(
-                (each, inner)
-                for each in self.loop.body
-                if isinstance(each, For)
-                for inner in walk(each.body)
+                (statement, inner)
+                for statement in self.loop.body
+                if isinstance(statement, For)
+                for inner in walk(statement.body)
                 if isinstance(inner, Store) and inner.buffer == name
             )
             rows, (*before, row, _) = static_extent(store[0]), store[1].indices

@@ -105,8 +105,8 @@ class RowDefinitions:
             if (
                 isinstance(item, Store) and item.combine is None
             ):  # a value of the whole row, such as its maximum
-                place = Load(item.value.dtype, item.buffer, item.indices)
-                self._row_values[str(place)] = item.value
+                position = Load(item.value.dtype, item.buffer, item.indices)
+                self._row_values[str(position)] = item.value
             if not isinstance(item, For):
                 continue
             own = {item.variable: COLUMN}
@@ -252,8 +252,10 @@ class ColumnLoops:
         if isinstance(value, Constant):
             return value.value != 0
         if isinstance(value, Variable):
-            known = self.lets.get(value.name)
-            return value.name in self.sums or (known is not None and self._divides(known))
+            known_value = self.lets.get(value.name)
+            return value.name in self.sums or (
+                known_value is not None and self._divides(known_value)
+            )
         return False
 
     def _is_bounded(self, value: Expr, loop: For) -> bool:

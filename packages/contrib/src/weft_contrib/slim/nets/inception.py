@@ -104,11 +104,13 @@ class _Net:
     def layer(self, name: str, channels: Any, kernel: Any, stride: int = 1, **kwargs: Any) -> None:
         """Add a convolution or pooling to the trunk."""
         if not self.ended:
-            self.net = self.points[name] = self._one(
+            self.net = self.points[name] = self._add_layer(
                 self.net, channels, kernel, name, stride, **kwargs
             )
 
-    def _one(self, net: Any, channels: Any, kernel: Any, name: str, stride: int, **kw: Any) -> Any:
+    def _add_layer(
+        self, net: Any, channels: Any, kernel: Any, name: str, stride: int, **kw: Any
+    ) -> Any:
         if isinstance(channels, int):
             return conv2d(net, self._width(channels), kernel, stride, scope=name, **kw)
         pool = max_pool2d if channels == "max" else avg_pool2d
@@ -135,8 +137,8 @@ class _Net:
         prefix = {"max": "MaxPool_", "avg": "AvgPool_"}.get(channels, "Conv2d_")
         full = name if name.startswith("Conv") else prefix + name
         if strided:
-            return self._one(net, channels, kernel, full, 2, padding="VALID")
-        return self._one(net, channels, kernel, full, 1)
+            return self._add_layer(net, channels, kernel, full, 2, padding="VALID")
+        return self._add_layer(net, channels, kernel, full, 1)
 
     def done(self) -> tuple[Any, Points]:
         """Raise InvalidArgumentError, because no layer has the name of the requested last one."""

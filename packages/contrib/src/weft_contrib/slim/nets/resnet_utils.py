@@ -215,7 +215,7 @@ _DOC = """The network of {layers} layers.
     """
 
 
-def of_layers(
+def network_factory(
     network: Network, block: Callable[..., Block], layers: int, units: Sequence[int]
 ) -> Network:
     """Return a function that builds a `network` with these numbers of `units` in its blocks."""

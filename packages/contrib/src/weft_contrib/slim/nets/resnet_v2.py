@@ -24,8 +24,8 @@ from weft_contrib.slim.nets.resnet_utils import (
     block_of,
     conv2d_same,
     head,
+    network_factory,
     network_scope,
-    of_layers,
     resnet_arg_scope as resnet_arg_scope,
     root,
     stack_blocks_dense,
@@ -138,7 +138,7 @@ def resnet_v2_block(scope: str, base_depth: int, num_units: int, stride: int) ->
     return block_of(bottleneck, scope, base_depth, num_units, stride)
 
 
-resnet_v2_50 = of_layers(resnet_v2, resnet_v2_block, 50, (3, 4, 6, 3))
-resnet_v2_101 = of_layers(resnet_v2, resnet_v2_block, 101, (3, 4, 23, 3))
-resnet_v2_152 = of_layers(resnet_v2, resnet_v2_block, 152, (3, 8, 36, 3))
-resnet_v2_200 = of_layers(resnet_v2, resnet_v2_block, 200, (3, 24, 36, 3))
+resnet_v2_50 = network_factory(resnet_v2, resnet_v2_block, 50, (3, 4, 6, 3))
+resnet_v2_101 = network_factory(resnet_v2, resnet_v2_block, 101, (3, 4, 23, 3))
+resnet_v2_152 = network_factory(resnet_v2, resnet_v2_block, 152, (3, 8, 36, 3))
+resnet_v2_200 = network_factory(resnet_v2, resnet_v2_block, 200, (3, 24, 36, 3))

@@ -64,7 +64,7 @@ Examples:
 """
 
 
-def _of_layers(name: str, counts: Sequence[int]) -> Callable[..., tuple[Any, dict[str, Any]]]:
+def _network_factory(name: str, counts: Sequence[int]) -> Callable[..., tuple[Any, dict[str, Any]]]:
     """Return a function that builds a network with these numbers of convolutions."""
 
     def make(
@@ -101,6 +101,6 @@ def _of_layers(name: str, counts: Sequence[int]) -> Callable[..., tuple[Any, dic
     return make
 
 
-vgg_a = _of_layers("vgg_a", (1, 1, 2, 2, 2))
-vgg_16 = _of_layers("vgg_16", (2, 2, 3, 3, 3))
-vgg_19 = _of_layers("vgg_19", (2, 2, 4, 4, 4))
+vgg_a = _network_factory("vgg_a", (1, 1, 2, 2, 2))
+vgg_16 = _network_factory("vgg_16", (2, 2, 3, 3, 3))
+vgg_19 = _network_factory("vgg_19", (2, 2, 4, 4, 4))

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from weft_exec.devices.device import Device
-from weft_exec.executor.priority import changed_by, takes_reference, variable_of
+from weft_exec.executor.priority import changed_variables, takes_reference, variable_of
 from weft_exec.executor.region import Region
 from weft_exec.kernels.registry import require_kernel
 from weft_exec.resources.resources import ResourceHandle, VariableState, state_of
@@ -26,7 +26,7 @@ Compute = Callable[[Sequence[Any]], Any]
 """Function from inputs to a value, or to a tuple of several."""
 
 
-class Checked:
+class KernelCheck:
     """Computation of the members of a region by kernels, to compare the compiled results with."""
 
     def __init__(self, region: Region, device: Device) -> None:
@@ -45,7 +45,7 @@ class Checked:
         updates: Sequence[int],
         before: Sequence[Any],
         arrays: Sequence[Any],
-        every: Callable[[], Compute],
+        compile_function: Callable[[], Compute],
     ) -> Any:
         """Compute the results by kernels and compare the compiled ones with them.
 
@@ -53,81 +53,83 @@ class Checked:
           inputs, results: those of the compiled function.
           updates: the positions of the inputs whose variables it changes.
           before, arrays: old values of the variables that it changes, and new ones.
-          every: compiles a function that returns the results of all members.
+          compile_function: compiles a function that returns the results of all members.
         Returns: the results of the kernels.
         Raises: InternalError: a node differs; names the first of all that do.
         """
         region = self._region
-        found = results if isinstance(results, tuple) else (results,)
-        by_kernels = self._by_kernels(inputs)
-        wanted = tuple([by_kernels[output] for output in region.outputs])
-        seen: list[tuple[Node, Output | None, Any, Any]] = [
+        computed = results if isinstance(results, tuple) else (results,)
+        by_kernels = self._run_kernels(inputs)
+        expected = tuple([by_kernels[output] for output in region.outputs])
+        differences_seen: list[tuple[Node, Output | None, Any, Any]] = [
             (output.node, output, value, want)
-            for output, value, want in zip(region.outputs, found, wanted, strict=True)
+            for output, value, want in zip(region.outputs, computed, expected, strict=True)
         ]
-        for at, array in zip(updates, arrays, strict=True):
-            node = self._last_to_change(region.inputs[at], by_kernels)
-            seen.append((node, None, array, state_of(inputs[at]).read()))
-        wrong = [each for each in seen if self._differs(*each[2:])]
+        for input_index, array in zip(updates, arrays, strict=True):
+            node = self._last_updater(region.inputs[input_index], by_kernels)
+            differences_seen.append((node, None, array, state_of(inputs[input_index]).read()))
+        wrong = [entry for entry in differences_seen if self._is_different(*entry[2:])]
         # The difference may be rounding of an earlier node. All intermediate values are needed to
         # find the first node that is wrong for the inputs it received.
         if wrong:
-            made = every()(inputs, *[array.copy() for array in before])
-            made = made if isinstance(made, tuple) else (made,)
+            outputs = compile_function()(inputs, *[array.copy() for array in before])
+            outputs = outputs if isinstance(outputs, tuple) else (outputs,)
             values = dict(zip(region.inputs, inputs, strict=True))
-            values |= dict(zip(results_of(region.members), made, strict=True))
+            values |= dict(zip(results_of(region.members), outputs, strict=True))
             self._raise_first(values, by_kernels)
-            if self._went_elsewhere(values, by_kernels):
+            if self._took_other_branch(values, by_kernels):
                 wrong = []  # the predicates only differ by rounding
             for node, output, value, want in wrong:
-                if not self._explained(output, value, want, values):
+                if not self._is_rounding_difference(output, value, want, values):
                     raise _error(node, self._host(value), self._host(want))
-        return wanted[0] if len(wanted) == 1 else wanted
+        return expected[0] if len(expected) == 1 else expected
 
-    def _differs(self, value: Any, want: Any) -> bool:
-        return differs(self._host(value), self._host(want))
+    def _is_different(self, value: Any, want: Any) -> bool:
+        return is_different(self._host(value), self._host(want))
 
-    def _last_to_change(self, source: Output, by_kernels: Mapping[Output, Any]) -> Node:
+    def _last_updater(self, source: Output, by_kernels: Mapping[Output, Any]) -> Node:
         """Return the last member that changed a variable, or may have."""
         variable = variable_of(source)
         changing = [
             member
             for member in self._region.members
-            if variable in map(variable_of, changed_by(member))
+            if variable in map(variable_of, changed_variables(member))
         ]
-        return ([each for each in changing if self._runs(each, by_kernels)] or changing)[-1]
+        return ([node for node in changing if self._is_executed(node, by_kernels)] or changing)[-1]
 
-    def _runs(self, member: Node, values: Mapping[Output, Any]) -> bool:
+    def _is_executed(self, member: Node, values: Mapping[Output, Any]) -> bool:
         """Return True if all branches that a member is in are taken."""
         path = self._region.branches.paths.get(member, ())
         return all(bool(values[self._region.predicate(switch)]) == side for switch, side in path)
 
-    def _by_kernels(self, inputs: Sequence[Any]) -> dict[Output, Any]:
+    def _run_kernels(self, inputs: Sequence[Any]) -> dict[Output, Any]:
         values = dict(zip(self._region.inputs, inputs, strict=True))
         for member in self._region.members:
-            if self._runs(member, values):
-                values.update(zip(member.outputs, self._given(member, values), strict=False))
+            if self._is_executed(member, values):
+                values.update(
+                    zip(member.outputs, self._kernel_results(member, values), strict=False)
+                )
         return values
 
-    def _given(self, member: Node, values: Mapping[Output, Any]) -> Sequence[Any]:
+    def _kernel_results(self, member: Node, values: Mapping[Output, Any]) -> Sequence[Any]:
         """Return the results of a member, by its kernel if it has one."""
         if member.role is Role.MERGE:
             switch, side = self._region.branches.sides[member]
-            at = int(bool(values[self._region.predicate(switch)]) == side)
-            return values[member.inputs[at]], np.int32(at)
-        taken = [
+            branch = int(bool(values[self._region.predicate(switch)]) == side)
+            return values[member.inputs[branch]], np.int32(branch)
+        branch_inputs = [
             values[source].read()
             if source.dtype.is_ref
-            and not takes_reference(member, at)
+            and not takes_reference(member, branch)
             and isinstance(values[source], VariableState)
             else values[source]
-            for at, source in enumerate(member.inputs)
+            for branch, source in enumerate(member.inputs)
         ]
         if member.role is Role.SWITCH:
-            return taken[0], taken[0]
-        if member.traits.state is State.READS and not isinstance(taken[0], ResourceHandle):
-            return taken  # read when the region began
-        return _several(self._kernels[member](*taken))
+            return branch_inputs[0], branch_inputs[0]
+        if member.traits.state is State.READS and not isinstance(branch_inputs[0], ResourceHandle):
+            return branch_inputs  # read when the region began
+        return _as_sequence(self._kernels[member](*branch_inputs))
 
     def _raise_first(self, values: dict[Output, Any], by_kernels: dict[Output, Any]) -> None:
         """Raise the error of the first node whose kernel has other results for the same inputs.
@@ -138,37 +140,37 @@ class Checked:
             if member.role is Role.SWITCH:
                 values.update(dict.fromkeys(member.outputs, values[member.inputs[0]]))
                 continue
-            if not self._runs(member, values):
+            if not self._is_executed(member, values):
                 continue
             results = results_of([member])
-            wanted: Sequence[Any] = [by_kernels.get(output) for output in results]
+            expected: Sequence[Any] = [by_kernels.get(output) for output in results]
             scales: Sequence[Any] = ()
             if not (member.traits.stateful or any(source.dtype.is_ref for source in member.inputs)):
-                wanted = self._given(member, values)
+                expected = self._kernel_results(member, values)
                 if member.traits.adds:
-                    taken = [values[source] for source in member.inputs]
-                    magnitudes = _magnitudes(taken, member.traits.adds)
-                    scales = _several(self._kernels[member](*magnitudes))
-            for at, (output, want) in enumerate(zip(results, wanted, strict=False)):
+                    inputs = [values[source] for source in member.inputs]
+                    magnitudes = _magnitudes(inputs, member.traits.adds)
+                    scales = _as_sequence(self._kernels[member](*magnitudes))
+            for output_index, (output, want) in enumerate(zip(results, expected, strict=False)):
                 if want is None:
                     continue  # not run by kernels
                 value, want = self._host(values[output]), self._host(want)
-                scale = largest(self._host(scales[at])) if scales else 0.0
-                if differs(value, want, scale):
+                scale = max_magnitude(self._host(scales[output_index])) if scales else 0.0
+                if is_different(value, want, scale):
                     raise _error(member, value, want)
 
-    def _went_elsewhere(
+    def _took_other_branch(
         self, values: Mapping[Output, Any], by_kernels: Mapping[Output, Any]
     ) -> bool:
         """Return True if compiled code took another side of a branch than kernels did."""
         return any(
-            bool(values[decided]) != bool(by_kernels[decided])
+            bool(values[predicate]) != bool(by_kernels[predicate])
             for member in self._region.members
-            if member.role is Role.SWITCH and self._runs(member, by_kernels)
-            for decided in [self._region.predicate(member)]
+            if member.role is Role.SWITCH and self._is_executed(member, by_kernels)
+            for predicate in [self._region.predicate(member)]
         )
 
-    def _explained(
+    def _is_rounding_difference(
         self,
         output: Output | None,
         value: Any,
@@ -181,23 +183,23 @@ class Checked:
         want, other = self._host(want), self._host(values[output])
         if want.dtype.name not in TOLERANCE:
             return False
-        rounding = largest(other.astype(np.float64) - want.astype(np.float64))
-        return not differs(
+        rounding = max_magnitude(other.astype(np.float64) - want.astype(np.float64))
+        return not is_different(
             self._host(value), want, ROUNDING * rounding / TOLERANCE[want.dtype.name]
         )
 
 
-def _several(given: Any) -> Sequence[Any]:
-    return given if isinstance(given, tuple | list) else (given,)
+def _as_sequence(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, tuple | list) else (value,)
 
 
 def _magnitudes(inputs: Sequence[Any], signs: Sequence[int]) -> list[Any]:
     """Return inputs for which no terms cancel: see `Traits.adds`."""
     return [
-        abs(value) * value.dtype.type(signs[min(at, len(signs) - 1)])
+        abs(value) * value.dtype.type(signs[min(input_index, len(signs) - 1)])
         if value.dtype.name in TOLERANCE
         else value
-        for at, value in enumerate(inputs)
+        for input_index, value in enumerate(inputs)
     ]
 
 
@@ -224,7 +226,7 @@ def results_of(members: Sequence[Node]) -> list[Output]:
     ]
 
 
-def differs(value: Any, want: Any, scale: float = 0.0) -> bool:
+def is_different(value: Any, want: Any, scale: float = 0.0) -> bool:
     """Return True if a compiled value differs from that of kernels.
 
     Args:
@@ -233,10 +235,10 @@ def differs(value: Any, want: Any, scale: float = 0.0) -> bool:
     value, want = np.asarray(value), np.asarray(want)
     if value.dtype != want.dtype or value.shape != want.shape:
         return True
-    return bool(_far(value, want, scale).any())
+    return bool(_mismatch_mask(value, want, scale).any())
 
 
-def _far(value: Any, want: Any, scale: float = 0.0) -> Any:
+def _mismatch_mask(value: Any, want: Any, scale: float = 0.0) -> Any:
     """Return a mask of the elements that differ by more than rounding explains."""
     if want.dtype.name not in TOLERANCE:
         return value != want
@@ -244,12 +246,12 @@ def _far(value: Any, want: Any, scale: float = 0.0) -> Any:
     finite = np.isfinite(x) & np.isfinite(y)
     same = (x == y) | (np.isnan(x) & np.isnan(y))
     with np.errstate(invalid="ignore"):
-        most = max(scale, largest(y[finite]))
-        near = finite & (np.abs(x - y) <= TOLERANCE[want.dtype.name] * most)
-    return ~(same | near)
+        magnitude = max(scale, max_magnitude(y[finite]))
+        is_close = finite & (np.abs(x - y) <= TOLERANCE[want.dtype.name] * magnitude)
+    return ~(same | is_close)
 
 
-def largest(value: Any) -> float:
+def max_magnitude(value: Any) -> float:
     """Return the largest magnitude among finite numbers."""
     x = np.asarray(value).astype(np.float64)
     return float(np.abs(x[np.isfinite(x)]).max(initial=0.0))
@@ -263,5 +265,5 @@ def describe_difference(value: Any, want: Any) -> str:
             f"{value.dtype} of shape {list(value.shape)} compiled, and {want.dtype} of shape "
             f"{list(want.shape)} by its kernel"
         )
-    place = tuple(np.argwhere(_far(value, want))[0].tolist())
-    return f"{value[place]} at {list(place)} compiled, and {want[place]} by its kernel"
+    index = tuple(np.argwhere(_mismatch_mask(value, want))[0].tolist())
+    return f"{value[index]} at {list(index)} compiled, and {want[index]} by its kernel"

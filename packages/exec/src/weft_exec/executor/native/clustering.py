@@ -28,7 +28,7 @@ MOST: Final = 1000
 """Maximum number of nodes of a region: a step gains nothing by one until all of it is compiled."""
 
 
-class Choice(NamedTuple):
+class NodeSelection(NamedTuple):
     """Nodes of a part that are compiled.
 
     Attributes:
@@ -47,53 +47,55 @@ class Choice(NamedTuple):
 
 
 def choose(
-    offer: Offer, generator: Choosing, asked: Collection[Node], device_type: str = "CPU"
-) -> Choice:
+    offer: Offer, generator: Choosing, allowed: Collection[Node], device_type: str = "CPU"
+) -> NodeSelection:
     """Choose sets of the requested nodes that can be compiled together, and are worth it.
 
     Args:
       device_type: the type of the devices that the generator compiles for.
     """
     plain = offer if device_type == "CPU" else offer._replace(flow=None)
-    conditionals = Conditionals(plain, generator, asked)
+    conditionals = Conditionals(plain, generator, allowed)
     while True:
-        found = _with_reads(offer, generator, asked, conditionals, device_type)
-        if not conditionals.drop_split(found.regions):
-            return found
+        selection = _add_reads(offer, generator, allowed, conditionals, device_type)
+        if not conditionals.drop_split(selection.regions):
+            return selection
 
 
-def _with_reads(
+def _add_reads(
     offer: Offer,
     generator: Choosing,
-    asked: Collection[Node],
+    allowed: Collection[Node],
     conditionals: Conditionals,
     device_type: str,
-) -> Choice:
+) -> NodeSelection:
     """Choose nodes, including reads of variables whose values only members use."""
     offer = offer._replace(where=conditionals.where)
     variables = Variables(offer)
-    later = _later_reads(offer, generator, variables, asked)
+    later = _later_reads(offer, generator, variables, allowed)
     while True:
-        found = _choose(offer, generator, asked, variables, later, conditionals, device_type)
-        apart = [read for read in later if _is_for_others(read, found.regions, variables)]
-        if not apart:
-            return found
-        later = later.difference(apart)
+        selection = _choose(offer, generator, allowed, variables, later, conditionals, device_type)
+        separate_reads = [
+            read for read in later if _is_for_others(read, selection.regions, variables)
+        ]
+        if not separate_reads:
+            return selection
+        later = later.difference(separate_reads)
 
 
 def _later_reads(
-    offer: Offer, generator: Choosing, variables: Variables, asked: Collection[Node]
+    offer: Offer, generator: Choosing, variables: Variables, allowed: Collection[Node]
 ) -> set[Node]:
     """Return reads of variables, in their order, whose values only compiled nodes may use."""
     return {
         node
         for node in offer.nodes
-        if node in asked
+        if node in allowed
         and generator.reads(node)
         and not are_sizes(node)
         and variables.reads_later(node)
         and all(
-            user in asked and not generator.unsupported_reason(user)
+            user in allowed and not generator.unsupported_reason(user)
             for user in node.outputs[0].consumers()
         )
     }
@@ -103,21 +105,21 @@ def _is_for_others(read: Node, regions: Sequence[list[Node]], variables: Variabl
     """Return True if others use a read in a region, or the region does not change its variable."""
     for members in regions:
         if read in members:
-            inside = set(members)
-            changed = variables.changed_by_one_of(inside, read.inputs[0])
-            return not (changed and inside.issuperset(read.outputs[0].consumers()))
+            member_set = set(members)
+            changed = variables.is_changed_by_any(member_set, read.inputs[0])
+            return not (changed and member_set.issuperset(read.outputs[0].consumers()))
     return False
 
 
 def _choose(
     offer: Offer,
     generator: Choosing,
-    asked: Collection[Node],
+    allowed: Collection[Node],
     variables: Variables,
     later: Collection[Node],
     conditionals: Conditionals,
     device_type: str,
-) -> Choice:
+) -> NodeSelection:
     """Choose sets of nodes.
 
     Args:
@@ -126,49 +128,53 @@ def _choose(
     left: dict[Node, str] = {}
     offered = set(offer.nodes)
     needs = _needs(offer, variables, offered)
-    known: dict[Node, _Waits] = {}
-    groups: dict[tuple[object, _Waits], list[Node]] = {}
+    dependencies: dict[Node, _Dependencies] = {}
+    groups: dict[tuple[object, _Dependencies], list[Node]] = {}
     sizes: set[Node] = set()
-    for node in _sources_first(list(needs), needs):
+    for node in _sort_topologically(list(needs), needs):
         if node not in offered:  # computed by another compiler
-            known[node] = _waits(None, 0, [known[need] for need in needs[node]], False)
+            dependencies[node] = _combine_waits(
+                None, 0, [dependencies[need] for need in needs[node]], False
+            )
             continue
-        why = "" if node in asked else "no scope or option asks for it"
+        why = "" if node in allowed else "no scope or option asks for it"
         if not why and node not in later:
             why = _unsupported_reason(generator, variables, node, sizes, conditionals)
         if not why:
             why = _placement_reason(offer, generator, node, device_type)
         if not why and are_sizes(node):
             sizes.add(node)
-        elif not why and _asks_for_values(generator, node, known, sizes):
+        elif not why and _needs_values(generator, node, dependencies, sizes):
             why = "what is compiled depends on a value that is computed with it"
         where = None if why else (offer.where(node), conditionals.device(node).name)
         if why and not node.traits.routes and node.inputs:
             left[node] = why
-        late = 1 << len(known) if node.traits.asynchronous and not node.traits.routes else 0
+        own_bit = (
+            1 << len(dependencies) if node.traits.asynchronous and not node.traits.routes else 0
+        )
         ends = where is not None and generator.changes_places(node)
-        waited = [known[need] for need in needs[node]]
+        waited = [dependencies[need] for need in needs[node]]
         if node in conditionals or any(need in conditionals for need in needs[node]):
             takes = {source.node for source in node.inputs} | set(variables.before(node))
             waited = [
-                known[need] if need in takes else known[need]._replace(ends=False)
+                dependencies[need] if need in takes else dependencies[need]._replace(ends=False)
                 for need in needs[node]
             ]
         if only_waits(node):
-            known[node] = _passed(waited)
+            dependencies[node] = _forwarded_waits(waited)
             continue
-        known[node] = waits = _waits(where, late, waited, ends)
+        dependencies[node] = waits = _combine_waits(where, own_bit, waited, ends)
         if where is not None:
             groups.setdefault((where, waits._replace(ends=False)), []).append(node)
     worth = [members for members in groups.values() if _is_worth_it(generator, members, sizes)]
-    found = [piece for members in worth for piece in _pieces(members, conditionals)]
-    for members in found:
-        members[:0] = _snapshots(offer, generator, variables, members, asked, conditionals)
-    chosen = {node for members in found for node in members}
-    left = {node: why for node, why in left.items() if node not in chosen}
-    few = "too little waits for the same things"
-    left |= {node: few for group in groups.values() for node in group if node not in chosen}
-    return Choice(found, left, conditionals)
+    pieces = [piece for members in worth for piece in _split_nodes(members, conditionals)]
+    for members in pieces:
+        members[:0] = _snapshots(offer, generator, variables, members, allowed, conditionals)
+    selected = {node for members in pieces for node in members}
+    left = {node: why for node, why in left.items() if node not in selected}
+    reason = "too little waits for the same things"
+    left |= {node: reason for group in groups.values() for node in group if node not in selected}
+    return NodeSelection(pieces, left, conditionals)
 
 
 def _snapshots(
@@ -176,48 +182,48 @@ def _snapshots(
     generator: Choosing,
     variables: Variables,
     members: Sequence[Node],
-    asked: Collection[Node],
+    allowed: Collection[Node],
     conditionals: Conditionals,
 ) -> list[Node]:
     """Return reads of variables that only members use, so that they need no copy.
 
     A value that is held while its variable is updated makes the update copy the variable.
     """
-    inside = set(members)
+    member_set = set(members)
     device = conditionals.device(members[0])
     sources = dict.fromkeys(source.node for member in members for source in member.inputs)
     return [
         node
         for node in sources
-        if node in asked
-        and node not in inside
+        if node in allowed
+        and node not in member_set
         and generator.reads(node)
-        and variables.may_be_read_by(node, inside)
+        and variables.may_be_read_by(node, member_set)
         and offer.where(node) == offer.where(members[0])
         and offer.place(node)[0] == device
     ]
 
 
-def _pieces(members: list[Node], conditionals: Conditionals) -> list[list[Node]]:
+def _split_nodes(members: list[Node], conditionals: Conditionals) -> list[list[Node]]:
     """Split nodes, in topological order, into pieces of similar size that only need earlier ones.
 
     A conditional is in one piece, unless that would be twice as large as others.
     """
     count = -(-len(members) // MOST)
-    ends = [len(members) * at // count for at in range(count + 1)]
+    ends = [len(members) * part_index // count for part_index in range(count + 1)]
     if count > 1:
         spans = list(conditionals.spans(members))
-        ends = sorted({_beside(end, spans) for end in ends})
+        ends = sorted({_move_cut(end, spans) for end in ends})
     return [members[low:high] for low, high in pairwise(ends)]
 
 
-def _beside(end: int, spans: Iterable[tuple[int, int]]) -> int:
+def _move_cut(end: int, spans: Iterable[tuple[int, int]]) -> int:
     """Move a cut out of a conditional to its beginning, if that is near."""
-    place = end
+    position = end
     for first, last in sorted(spans, reverse=True):
-        if first < place <= last:
-            place = first
-    return place if end - place < MOST else end
+        if first < position <= last:
+            position = first
+    return position if end - position < MOST else end
 
 
 def _needs(offer: Offer, variables: Variables, offered: Collection[Node]) -> dict[Node, list[Node]]:
@@ -229,28 +235,28 @@ def _needs(offer: Offer, variables: Variables, offered: Collection[Node]) -> dic
     loops: dict[object, list[Node]] = {}
     for node in offer.nodes:
         loops.setdefault(_loop(offer, node), []).append(node)
-    found: dict[Node, list[Node]] = {}
+    needs_by_node: dict[Node, list[Node]] = {}
     waiting = list(offer.nodes)
     for node in waiting:
-        if node in found:
+        if node in needs_by_node:
             continue
         if node.role is Role.EXIT and node in offered:
-            found[node] = loops[_loop(offer, node.inputs[0].node)]
+            needs_by_node[node] = loops[_loop(offer, node.inputs[0].node)]
             continue
-        found[node] = _through_constants(node)
-        found[node] += variables.before(node) if node in offered else []
-        waiting += [need for need in found[node] if need not in offered]
-    return found
+        needs_by_node[node] = _dependencies_of(node)
+        needs_by_node[node] += variables.before(node) if node in offered else []
+        waiting += [need for need in needs_by_node[node] if need not in offered]
+    return needs_by_node
 
 
-def _through_constants(node: Node) -> list[Node]:
+def _dependencies_of(node: Node) -> list[Node]:
     """Return the nodes that a node waits for, with constants replaced by what they wait for."""
-    found = needs_of(node)
-    known = {need for need in found if need.role is Role.CONSTANT and need.controls}
-    if known:
-        found = [need for need in found if need not in known]
-        found += [need for constant in known for need in constant.controls]
-    return list(found)
+    needs = needs_of(node)
+    constant_needs = {need for need in needs if need.role is Role.CONSTANT and need.controls}
+    if constant_needs:
+        needs = [need for need in needs if need not in constant_needs]
+        needs += [need for constant in constant_needs for need in constant.controls]
+    return list(needs)
 
 
 def _loop(offer: Offer, node: Node) -> object:
@@ -258,29 +264,29 @@ def _loop(offer: Offer, node: Node) -> object:
     return where[0] if isinstance(where, tuple) else where
 
 
-def _sources_first(nodes: Sequence[Node], needs: Mapping[Node, Sequence[Node]]) -> list[Node]:
+def _sort_topologically(nodes: Sequence[Node], needs: Mapping[Node, Sequence[Node]]) -> list[Node]:
     """Sort nodes topologically.
 
     Returns: nothing for nodes that wait for each other; derivation refuses these by their names.
     """
-    found: dict[Node, None] = {}
-    begun: set[Node] = set()
+    ordered: dict[Node, None] = {}
+    visited: set[Node] = set()
     waiting = list(reversed(nodes))
     while waiting:
         node = waiting[-1]
-        missing = [] if node in found else [need for need in needs[node] if need not in found]
+        missing = [] if node in ordered else [need for need in needs[node] if need not in ordered]
         if missing:
-            if node in begun:
+            if node in visited:
                 return []
-            begun.add(node)
+            visited.add(node)
             waiting += missing
             continue
         waiting.pop()
-        found.setdefault(node)
-    return list(found)
+        ordered.setdefault(node)
+    return list(ordered)
 
 
-class _Waits(NamedTuple):
+class _Dependencies(NamedTuple):
     """Dependencies of a node.
 
     Attributes:
@@ -298,48 +304,53 @@ class _Waits(NamedTuple):
     ends: bool = False
 
 
-def _waits(where: object, late: int, needs: Iterable[_Waits], ends: bool) -> _Waits:
+def _combine_waits(
+    where: object, own_bits: int, needs: Iterable[_Dependencies], ends: bool
+) -> _Dependencies:
     """Combine the dependencies of a node's needs to those of the node.
 
     Args:
-      late: its own bit, if its value comes late.
+      own_bits: its own bit, if its value comes late.
     """
     steps = 0
     for other in needs:
-        apart = where is not None and (other.ends or other.where != where)
-        steps, late = max(steps, other.steps + apart), late | other.late
-    return _Waits(where, steps, late, ends)
+        is_separate = where is not None and (other.ends or other.where != where)
+        steps, own_bits = max(steps, other.steps + is_separate), own_bits | other.late
+    return _Dependencies(where, steps, own_bits, ends)
 
 
-def _passed(needs: Sequence[_Waits]) -> _Waits:
+def _forwarded_waits(needs: Sequence[_Dependencies]) -> _Dependencies:
     """Return the dependencies of a node that only waits; it may join the region of its needs."""
-    places = {other.where for other in needs}
-    where = places.pop() if len(places) == 1 and not any(n.ends for n in needs) else None
-    return _waits(where, 0, needs, False)
+    conditions = {other.where for other in needs}
+    where = conditions.pop() if len(conditions) == 1 and not any(n.ends for n in needs) else None
+    return _combine_waits(where, 0, needs, False)
 
 
-def _asks_for_values(
-    generator: Choosing, node: Node, known: Mapping[Node, _Waits], sizes: Collection[Node]
+def _needs_values(
+    generator: Choosing,
+    node: Node,
+    dependencies: Mapping[Node, _Dependencies],
+    sizes: Collection[Node],
 ) -> bool:
     """Return True if an input whose value must be known to compile a node is itself compiled."""
     deciding = generator.needs_value(node)
     if not deciding:
         return False
-    sources = [node.inputs[at].node for at in deciding]
+    sources = [node.inputs[input_index].node for input_index in deciding]
     return any(
-        source in known and known[source].where is not None and source not in sizes
+        source in dependencies and dependencies[source].where is not None and source not in sizes
         for source in sources
     )
 
 
-def deciding_inputs(generator: Choosing, node: Node) -> Sequence[int]:
+def static_inputs(generator: Choosing, node: Node) -> Sequence[int]:
     """Return the positions of inputs of a compiled node whose values decide what is compiled."""
     if are_sizes(node):
-        return () if node.role is Role.SWITCH else _evaluated_from(node)
+        return () if node.role is Role.SWITCH else _shape_inputs(node)
     return generator.needs_value(node)
 
 
-def _follow_from_shapes(node: Node, sizes: Collection[Node]) -> bool:
+def _are_known_from_shapes(node: Node, sizes: Collection[Node]) -> bool:
     """Return True if sizes are known whenever shapes are.
 
     Args:
@@ -350,11 +361,11 @@ def _follow_from_shapes(node: Node, sizes: Collection[Node]) -> bool:
     if node.role is Role.SWITCH:
         source = node.inputs[0].node
         return source.role is Role.CONSTANT or source in sizes
-    sources = [node.inputs[at].node for at in _evaluated_from(node)]
+    sources = [node.inputs[input_index].node for input_index in _shape_inputs(node)]
     return all(source.role is Role.CONSTANT or source in sizes for source in sources)
 
 
-def _evaluated_from(node: Node) -> Sequence[int]:
+def _shape_inputs(node: Node) -> Sequence[int]:
     """Return the positions of inputs whose values sizes depend on; none if shapes suffice."""
     rule = node.op_def.value_rule
     return range(len(node.inputs)) if rule is None or rule.needs is None else rule.needs
@@ -387,9 +398,13 @@ def _unsupported_reason(
         return "it reads a variable for others"
     elif any(v.dtype is dtypes.resource for v in (*node.inputs, *node.outputs)):
         return "it takes a handle"
-    elif traits.identity and node.outputs[0].dtype.is_bool and _decides(node, conditionals):
+    elif (
+        traits.identity
+        and node.outputs[0].dtype.is_bool
+        and _is_routing_predicate(node, conditionals)
+    ):
         return "it decides a branch, whose other parts take what it is of"
-    elif are_sizes(node) and not _follow_from_shapes(node, sizes):
+    elif are_sizes(node) and not _are_known_from_shapes(node, sizes):
         return "it may be sizes or axes, which others ask for"
     return generator.unsupported_reason(node)
 
@@ -399,7 +414,7 @@ def _routing_reason(
 ) -> str:
     """Return why a control-flow node or a read of a variable cannot be compiled, or ""."""
     if node.traits.routes:
-        if are_sizes(node) and not _follow_from_shapes(node, sizes):
+        if are_sizes(node) and not _are_known_from_shapes(node, sizes):
             return "it may be sizes or axes, which others ask for"
         return generator.unsupported_reason(node)
     if not variables.may_be_read(node.inputs[0]):
@@ -407,7 +422,7 @@ def _routing_reason(
     return ""
 
 
-def _decides(node: Node, conditionals: Conditionals) -> bool:
+def _is_routing_predicate(node: Node, conditionals: Conditionals) -> bool:
     """Return True if nodes that route values by kernels use a node's result."""
     return any(user.traits.routes and user not in conditionals for user in node.consumers)
 

@@ -21,22 +21,22 @@ class Conditionals:
       asked: the nodes that should be compiled.
     """
 
-    def __init__(self, offer: Offer, generator: Choosing, asked: Collection[Node]) -> None:
+    def __init__(self, offer: Offer, generator: Choosing, allowed: Collection[Node]) -> None:
         self._where = offer.where
         self._flow = offer.flow
         self._open: list[tuple[Output, list[Node]]] = []
         if offer.flow is not None:
             offered = set(offer.nodes)
-            for decided, nodes in _classes(offer.flow).items():
+            for predicate, nodes in _classes(offer.flow).items():
                 self._open += [
-                    (decided, found)
-                    for found in _connected(nodes, offer.flow, decided)
+                    (predicate, component)
+                    for component in _connected_components(nodes, offer.flow, predicate)
                     if all(
-                        node in offered and _may_be_inside(offer, generator, node, asked)
-                        for node in found
+                        node in offered and _may_be_inside(offer, generator, node, allowed)
+                        for node in component
                     )
-                    and _is_closed(found, offer.flow, decided)
-                    and len({offer.place(node)[0] for node in found if _has_kernel(node)}) == 1
+                    and _is_closed(component, offer.flow, predicate)
+                    and len({offer.place(node)[0] for node in component if _has_kernel(node)}) == 1
                 ]
         self._place = offer.place
         self._note()
@@ -69,12 +69,12 @@ class Conditionals:
 
     def where(self, node: Node) -> object:
         """Return a key of a node's condition, apart from predicates of these conditionals."""
-        found = self._where(node)
-        inside = self._inside.get(node)
-        if not inside or not isinstance(found, tuple):
-            return found
-        frame, guard = found
-        return frame, frozenset(atom for atom in guard if atom[0] not in inside)
+        condition = self._where(node)
+        inner_path = self._inside.get(node)
+        if not inner_path or not isinstance(condition, tuple):
+            return condition
+        frame, guard = condition
+        return frame, frozenset(atom for atom in guard if atom[0] not in inner_path)
 
     def device(self, node: Node) -> Device:
         """Return the device of a node; for control flow, that of nodes of its conditional."""
@@ -85,23 +85,25 @@ class Conditionals:
 
     def spans(self, members: Sequence[Node]) -> Iterator[tuple[int, int]]:
         """Yield the first and the last position of each conditional among some nodes."""
-        at = {node: i for i, node in enumerate(members)}
+        position = {node: i for i, node in enumerate(members)}
         for _, nodes in self._open:
-            found = [at[node] for node in nodes if node in at]
-            if found:
-                yield min(found), max(found)
+            positions = [position[node] for node in nodes if node in position]
+            if positions:
+                yield min(positions), max(positions)
 
     def drop_split(self, regions: Iterable[Sequence[Node]]) -> bool:
         """Drop conditionals that are not whole in one region; return True if there were any."""
-        of = {node: at for at, members in enumerate(regions) for node in members}
-        whole = [
-            (decided, nodes)
-            for decided, nodes in self._open
-            if len({of.get(node) for node in nodes if not _is_left_out(node)} | {None}) == 2
-            and all(node in of for node in nodes if not _is_left_out(node))
+        region_of = {
+            node: region_index for region_index, members in enumerate(regions) for node in members
+        }
+        complete = [
+            (predicate, nodes)
+            for predicate, nodes in self._open
+            if len({region_of.get(node) for node in nodes if not _is_left_out(node)} | {None}) == 2
+            and all(node in region_of for node in nodes if not _is_left_out(node))
         ]
         before = len(self._open)
-        self._open = whole
+        self._open = complete
         self._note()
         return len(self._open) < before
 
@@ -117,12 +119,12 @@ class Conditionals:
         paths: dict[Node, Path] = {}
         sides: dict[Node, tuple[Node, bool]] = {}
         for node in members:
-            inside = self._inside.get(node, ())
-            path = [atom for atom in flow.path(flow.guard(node)) if atom[0] in inside]
+            inner_path = self._inside.get(node, ())
+            path = [atom for atom in flow.path(flow.guard(node)) if atom[0] in inner_path]
             if path:
                 paths[node] = tuple([(switches[decided], bool(side)) for decided, side in path])
             if node.role is Role.MERGE:
-                decided, side = _decided_by(flow, node)
+                decided, side = _merge_predicate(flow, node)
                 sides[node] = switches[decided], bool(side)
         return Branches(paths, sides)
 
@@ -138,20 +140,20 @@ def _has_kernel(node: Node) -> bool:
 
 def _classes(flow: Flow) -> dict[Output, list[Node]]:
     """Return the nodes that each predicate decides, with the Switches and Merges around them."""
-    found: dict[Output, dict[Node, None]] = {}
+    nodes_by_predicate: dict[Output, dict[Node, None]] = {}
     for node in flow.frame:
-        decided = [source for source, _ in flow.guard(node) if isinstance(source, Output)]
+        predicates = [source for source, _ in flow.guard(node) if isinstance(source, Output)]
         if node.role is Role.SWITCH:
-            decided.append(predicate(node))
-        elif node.role is Role.MERGE and _joins(flow, node):
-            decided.append(_decided_by(flow, node)[0])
-        for source in decided:
+            predicates.append(predicate(node))
+        elif node.role is Role.MERGE and _joins_conditional(flow, node):
+            predicates.append(_merge_predicate(flow, node)[0])
+        for source in predicates:
             if source.node.role is not Role.LOOP_COND:
-                found.setdefault(source, {})[node] = None
-    return {source: list(nodes) for source, nodes in found.items()}
+                nodes_by_predicate.setdefault(source, {})[node] = None
+    return {source: list(nodes) for source, nodes in nodes_by_predicate.items()}
 
 
-def _joins(flow: Flow, merge: Node) -> bool:
+def _joins_conditional(flow: Flow, merge: Node) -> bool:
     """Return True if a Merge joins the two sides of one conditional."""
     if len(merge.inputs) != 2 or any(is_back_edge(merge, source) for source in merge.inputs):
         return False
@@ -159,18 +161,18 @@ def _joins(flow: Flow, merge: Node) -> bool:
     only_lower, only_upper = lower - upper, upper - lower
     if len(only_lower) != 1 or len(only_upper) != 1:
         return False
-    ((decided, side),), ((other, other_side),) = only_lower, only_upper
-    return decided is other and isinstance(decided, Output) and side + other_side == 1
+    ((predicate, side),), ((other, other_side),) = only_lower, only_upper
+    return predicate is other and isinstance(predicate, Output) and side + other_side == 1
 
 
-def _decided_by(flow: Flow, merge: Node) -> tuple[Output, int]:
+def _merge_predicate(flow: Flow, merge: Node) -> tuple[Output, int]:
     """Return the predicate of a Merge, and the value for which it takes its input 1."""
     lower, upper = [flow.output_guard(source) for source in merge.inputs]
-    ((decided, side),) = upper - lower
-    return decided, side
+    ((predicate, side),) = upper - lower
+    return predicate, side
 
 
-def _connected(nodes: Sequence[Node], flow: Flow, decided: Output) -> list[list[Node]]:
+def _connected_components(nodes: Sequence[Node], flow: Flow, predicate: Output) -> list[list[Node]]:
     """Split the nodes of a predicate into sets that are only connected through Merges."""
     leader = {node: node for node in nodes}
 
@@ -181,38 +183,40 @@ def _connected(nodes: Sequence[Node], flow: Flow, decided: Output) -> list[list[
 
     for node in nodes:
         for need in needs_of(node):
-            if need in leader and not _ends(flow, need, decided):
+            if need in leader and not _is_join(flow, need, predicate):
                 leader[find(need)] = find(node)
-    found: dict[Node, list[Node]] = {}
+    neighbors: dict[Node, list[Node]] = {}
     for node in nodes:
-        found.setdefault(find(node), []).append(node)
-    return list(found.values())
+        neighbors.setdefault(find(node), []).append(node)
+    return list(neighbors.values())
 
 
-def _is_closed(nodes: Sequence[Node], flow: Flow, decided: Output) -> bool:
+def _is_closed(nodes: Sequence[Node], flow: Flow, predicate: Output) -> bool:
     """Return True if values that depend on a predicate only leave through Merges.
 
     A Merge of another predicate waits for a live input, as for constants in a branch.
     """
-    inside = set(nodes)
+    node_set = set(nodes)
     return all(
-        _ends(flow, node, decided)
-        or all(inside.issuperset(output.consumers()) for output in node.outputs)
+        _is_join(flow, node, predicate)
+        or all(node_set.issuperset(output.consumers()) for output in node.outputs)
         for node in nodes
     )
 
 
-def _ends(flow: Flow, node: Node, decided: Output) -> bool:
+def _is_join(flow: Flow, node: Node, predicate: Output) -> bool:
     """Return True if a node joins the sides of a conditional."""
-    joins = node.role is Role.MERGE and _joins(flow, node)
-    return joins and _decided_by(flow, node)[0] is decided
+    joins = node.role is Role.MERGE and _joins_conditional(flow, node)
+    return joins and _merge_predicate(flow, node)[0] is predicate
 
 
-def _may_be_inside(offer: Offer, generator: Choosing, node: Node, asked: Collection[Node]) -> bool:
+def _may_be_inside(
+    offer: Offer, generator: Choosing, node: Node, allowed: Collection[Node]
+) -> bool:
     """Return True if a node of a conditional may be in a region, apart from its neighbors."""
     if _is_left_out(node):
         return True
-    if node not in asked:
+    if node not in allowed:
         return False
     if node.role is not Role.MERGE and any(out in offer.step.fetches for out in node.outputs):
         return False
@@ -237,9 +241,9 @@ def _is_handle(output: Output) -> bool:
 
 def _have_one_shape(merge: Node) -> bool:
     """Return True if both inputs may have the same shape."""
-    one, other = [source.dims for source in merge.inputs]
-    if one is None or other is None:
+    first, other = [source.dims for source in merge.inputs]
+    if first is None or other is None:
         return True
-    return len(one) == len(other) and all(
-        a is None or b is None or a == b for a, b in zip(one, other, strict=True)
+    return len(first) == len(other) and all(
+        a is None or b is None or a == b for a, b in zip(first, other, strict=True)
     )

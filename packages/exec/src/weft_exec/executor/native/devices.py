@@ -12,7 +12,7 @@ from weft_exec.executor.compilers import Claim, Offer
 from weft_exec.executor.native.clustering import choose
 from weft_exec.executor.native.function import CompiledRegion
 from weft_exec.executor.native.specialization_cache import Mode
-from weft_exec.executor.native.watch import watched
+from weft_exec.executor.native.watch import watch_region
 from weft_exec.executor.region import Region
 from weft_exec.resources.resources import state_of
 from weft_graph.ir.code_generators import (
@@ -26,7 +26,7 @@ from weft_graph.ir.node import Node
 from weft_tensor import errors
 
 
-class Compiling(Protocol):
+class CompilingDevice(Protocol):
     """Device whose kernels can be compiled."""
 
     def code_generator(self, inner: DeviceCodeGenerator) -> CodeGenerator:
@@ -38,36 +38,36 @@ class Compiling(Protocol):
         ...
 
 
-def on_devices(offer: Offer, said: str, asked: set[Node]) -> Iterable[Claim]:
+def on_devices(offer: Offer, jit_setting: str, requested: set[Node]) -> Iterable[Claim]:
     """Yield the regions of a part on devices other than processors.
 
     Nodes there are only compiled on request, which `WEFT_JIT` may be. They are compiled when shapes
     are first met, because the time of their kernels is not measured.
     """
-    every = said in ("on", "now")
-    plain = {node for node in asked if node.attrs.get(COMPILED, every)}
-    mode = Mode.NOW if said == "now" else Mode.FIRST
+    includes_all = jit_setting in ("on", "now")
+    plain = {node for node in requested if node.attrs.get(COMPILED, includes_all)}
+    mode = Mode.NOW if jit_setting == "now" else Mode.FIRST
     types = {offer.place(node)[0].type for node in plain if node.inputs and not node.traits.routes}
     for device_type in sorted(types - {"CPU"}):
         generator = device_generators.get(device_type)
         if generator is not None:
-            yield from _claims(offer, generator, plain, device_type, mode)
+            yield from _make_claims(offer, generator, plain, device_type, mode)
 
 
-def _claims(
-    offer: Offer, inner: DeviceCodeGenerator, asked: set[Node], device_type: str, mode: Mode
+def _make_claims(
+    offer: Offer, inner: DeviceCodeGenerator, requested: set[Node], device_type: str, mode: Mode
 ) -> Iterable[Claim]:
     def make(region: Region, device: Any) -> Callable[..., Any]:
-        seen = watched(device.code_generator(inner), region, device.to_host)
-        if seen is not None:
-            return seen
+        recorded = watch_region(device.code_generator(inner), region, device.to_host)
+        if recorded is not None:
+            return recorded
         checked = any(CHECKED in member.attrs for member in region.members)
         function = _Region(device.code_generator(inner), region, device, mode, checked)
-        return _Launched(function, device.launched(function))
+        return _LaunchFunction(function, device.launched(function))
 
-    for members in choose(offer, inner, asked, device_type).regions:
+    for members in choose(offer, inner, requested, device_type).regions:
         draws = [member for member in members if inner.draws(member)]
-        yield Claim(members, make, updates=updates_of(inner, members), draws=draws)
+        yield Claim(members, make, updates=count_updates(inner, members), draws=draws)
 
 
 class _Region(CompiledRegion):
@@ -86,7 +86,7 @@ class _Region(CompiledRegion):
 
     def __call__(self, *inputs: Any) -> Any:
         """Return the results; NotImplemented if a check fails, whose error the kernels raise."""
-        if any(state_of(inputs[at]).xp is np for at in self._changes):
+        if any(state_of(inputs[input_index]).xp is np for input_index in self._changes):
             return NotImplemented
         try:
             return super().__call__(*inputs)
@@ -94,7 +94,7 @@ class _Region(CompiledRegion):
             return NotImplemented
 
 
-class _Launched:
+class _LaunchFunction:
     """Function of a region that converts values to those that the device's kernels take."""
 
     def __init__(self, function: CompiledRegion, launched: Callable[..., Any]) -> None:
@@ -106,7 +106,7 @@ class _Launched:
         return self._launched(*inputs)
 
 
-def updates_of(generator: Choosing, members: Iterable[Node]) -> dict[Node, int]:
+def count_updates(generator: Choosing, members: Iterable[Node]) -> dict[Node, int]:
     """Return the nodes that change variables, with the number of variables that each changes."""
     counts = {member: generator.changes(member) for member in members}
     return {member: count for member, count in counts.items() if count}

@@ -16,12 +16,12 @@ import numpy as np
 
 from weft_exec.devices.device import Device
 from weft_exec.executor.linear import gather
-from weft_exec.executor.native.check import Checked, results_of
-from weft_exec.executor.native.clustering import deciding_inputs
+from weft_exec.executor.native.check import KernelCheck, results_of
+from weft_exec.executor.native.clustering import static_inputs
 from weft_exec.executor.native.specialization_cache import Mode, SpecializationCache
 from weft_exec.executor.native.streams import Executions
 from weft_exec.executor.native.tiering import Function
-from weft_exec.executor.native.traced_function import TracedFunctions, traced_lookup
+from weft_exec.executor.native.traced_function import TracedFunctions, make_traced_lookup
 from weft_exec.executor.region import Region
 from weft_exec.kernels.random import stream_of
 from weft_exec.resources.resources import ResourceHandle, VariableState, state_of
@@ -43,7 +43,7 @@ compiled."""
 _ONE_KEY: Final[Key] = ((), ())
 
 
-class Choice(NamedTuple):
+class InputSpecialization(NamedTuple):
     """Choice of shapes and values that a function is compiled for.
 
     Attributes:
@@ -78,22 +78,26 @@ class CompiledRegion:
         self._device = device
         self._host = device.to_host
         self._mode = mode
-        self._deciding = deciding(generator, region)
-        self._varying = tuple([at for at, source in enumerate(region.inputs) if _varies(source)])
-        kinds = [region.inputs[at].dtype for at in self._varying]
+        self._deciding = find_static_inputs(generator, region)
+        self._varying = tuple(
+            [input_index for input_index, source in enumerate(region.inputs) if _is_dynamic(source)]
+        )
+        kinds = [region.inputs[input_index].dtype for input_index in self._varying]
         variables = any(kind.is_ref or kind is dtypes.resource for kind in kinds)
         self._shape: Callable[[Any], Shape] = _shape_of if variables else attrgetter("shape")
         self._take_varying: Callable[[Any], Sequence[Any]] = gather(self._varying)
         self._updates: Sequence[int] = region.node.attrs["updates"]
         self._reads = [
-            at
-            for at, source in enumerate(region.inputs)
-            if source.dtype is dtypes.resource and at not in self._updates
+            input_index
+            for input_index, source in enumerate(region.inputs)
+            if source.dtype is dtypes.resource and input_index not in self._updates
         ]
-        self._checked = Checked(region, device) if checked else None
-        whole = region_event(region.node, region.members, device.name)
-        self._traced = TracedFunctions(generator, whole, self._calling)
-        self.cache = SpecializationCache[Key, Choice](self, generator, device, mode, checked)
+        self._checked = KernelCheck(region, device) if checked else None
+        event = region_event(region.node, region.members, device.name)
+        self._traced = TracedFunctions(generator, event, self._make_call)
+        self.cache = SpecializationCache[Key, InputSpecialization](
+            self, generator, device, mode, checked
+        )
         self._lookup = self.cache.lookup
         self._memo: dict[str, Any] = {}
         self.stop: Callable[[], None] = self.cache.stop
@@ -103,17 +107,23 @@ class CompiledRegion:
         varying, deciding = self._varying, self._deciding
         key = _ONE_KEY
         if self._reads:
-            states = {at: state_of(inputs[at]) for at in self._reads}
+            states = {input_index: state_of(inputs[input_index]) for input_index in self._reads}
             if not all([state.is_initialized for state in states.values()]):
                 return NotImplemented  # a branch that does not run may read it
             inputs = tuple(
-                [states[at].read() if at in states else v for at, v in enumerate(inputs)]
+                [
+                    states[input_index].read() if input_index in states else v
+                    for input_index, v in enumerate(inputs)
+                ]
             )
         if varying or deciding:
             if self._updates and not self._can_update(inputs):
                 return NotImplemented
             shapes = tuple(map(self._shape, self._take_varying(inputs)))
-            key = shapes, tuple([self._host(inputs[at]).tobytes() for at in deciding])
+            key = (
+                shapes,
+                tuple([self._host(inputs[input_index]).tobytes() for input_index in deciding]),
+            )
         function = self._lookup(key, NotImplemented)
         if function is NotImplemented:
             if self._updates and not self._can_update(inputs):
@@ -134,7 +144,7 @@ class CompiledRegion:
     def traced(self) -> CompiledRegion:
         """Return the same function, which records the times of the generated kernels."""
         traced = copy(self)
-        traced._lookup = traced_lookup(self.cache.lookup, self._traced)
+        traced._lookup = make_traced_lookup(self.cache.lookup, self._traced)
         return traced
 
     @property
@@ -144,7 +154,7 @@ class CompiledRegion:
 
     def _can_update(self, inputs: Sequence[Any]) -> bool:
         """Return True if all variables to change are initialized and distinct."""
-        states = [state_of(inputs[at]) for at in self._updates]
+        states = [state_of(inputs[input_index]) for input_index in self._updates]
         distinct = len(set(map(id, states))) == len(states)
         return distinct and all([state.is_initialized for state in states])
 
@@ -153,8 +163,8 @@ class CompiledRegion:
         sources = self._region.inputs
         return self._can_update(inputs) and all(
             [
-                at in self._varying or _shape_of(value) == known_shape(source)
-                for at, (source, value) in enumerate(zip(sources, inputs, strict=True))
+                input_index in self._varying or _shape_of(value) == known_shape(source)
+                for input_index, (source, value) in enumerate(zip(sources, inputs, strict=True))
             ]
         )
 
@@ -170,75 +180,84 @@ class CompiledRegion:
         """Members of the region."""
         return self._region.members
 
-    def choice(self, key: Key, inputs: Sequence[Any]) -> Choice:
+    def choice(self, key: Key, inputs: Sequence[Any]) -> InputSpecialization:
         """Return the shapes of all inputs, and the values that decide what is compiled."""
-        values = {at: np.array(self._host(inputs[at])) for at in self._deciding}
-        return Choice(tuple(map(_shape_of, inputs)), values)
+        values = {
+            input_index: np.array(self._host(inputs[input_index])) for input_index in self._deciding
+        }
+        return InputSpecialization(tuple(map(_shape_of, inputs)), values)
 
-    def request(self, choice: Choice) -> RegionRequest:
+    def request(self, choice: InputSpecialization) -> RegionRequest:
         """Return the request for the members and a choice."""
         return self._request_for(self._region.outputs, choice)._replace(memo=self._memo)
 
-    def bind(self, generated: Generated, choice: Choice) -> Function:
+    def bind(self, generated: Generated, choice: InputSpecialization) -> Function:
         """Return a function that runs code, and compares its results if it is to be checked."""
         if self._checked is not None:
-            return self._checking(self._checked, generated, choice)
+            return self._make_checking_call(self._checked, generated, choice)
         request = self.request(choice)
-        function = self._calling(generated, request)
+        function = self._make_call(generated, request)
         self._traced.note(function, generated, request)
         return function
 
-    def _request_for(self, outputs: Sequence[Output], choice: Choice) -> RegionRequest:
+    def _request_for(self, outputs: Sequence[Output], choice: InputSpecialization) -> RegionRequest:
         region = self._region
         return RegionRequest(region.members, region.inputs, outputs, *choice, region.branches)
 
-    def _checking(self, checked: Checked, generated: Generated, choice: Choice) -> Function:
+    def _make_checking_call(
+        self, checked: KernelCheck, generated: Generated, choice: InputSpecialization
+    ) -> Function:
         """Return a function that runs on copies of variables and compares its results."""
-        run = self._filling(generated)
+        run = self._make_filling_call(generated)
 
         def every() -> Function:
             outputs = results_of(self._region.members)
-            every = self._generator.generate(self._request_for(outputs, choice))
-            every.threads = self._device.config.compiled_threads
-            return self._filling(every)
+            function = self._generator.generate(self._request_for(outputs, choice))
+            function.threads = self._device.config.compiled_threads
+            return self._make_filling_call(function)
 
         def call(inputs: Sequence[Any]) -> Any:
-            before = [_copied(state_of(inputs[at]).read()) for at in generated.updates]
+            before = [
+                _copy_value(state_of(inputs[input_index]).read())
+                for input_index in generated.updates
+            ]
             arrays = [array.copy() for array in before]
             results = run(inputs, *arrays)
             return checked(inputs, results, generated.updates, before, arrays, every)
 
         return call
 
-    def _calling(self, generated: Generated, request: RegionRequest) -> Function:
+    def _make_call(self, generated: Generated, request: RegionRequest) -> Function:
         """Return a function that allocates results and calls compiled code."""
-        run, updates = self._filling(generated), tuple(generated.updates)
+        run, updates = self._make_filling_call(generated), tuple(generated.updates)
         if not updates:
             return run
-        wanted = [request.shapes[at] for at in updates]
+        update_shapes = [request.shapes[input_index] for input_index in updates]
 
         def call(inputs: Sequence[Any]) -> Any:
             results: Any = NotImplemented
 
             def change(*arrays: Any) -> None:
                 nonlocal results
-                if [array.shape for array in arrays] == wanted:  # else assigned since
+                if [array.shape for array in arrays] == update_shapes:  # else assigned since
                     results = run(inputs, *arrays)
 
-            VariableState.update_all(tuple([state_of(inputs[at]) for at in updates]), change)
+            VariableState.update_all(
+                tuple([state_of(inputs[input_index]) for input_index in updates]), change
+            )
             return results
 
         return call
 
-    def _filling(self, generated: Generated) -> Function:
+    def _make_filling_call(self, generated: Generated) -> Function:
         """Return a function that calls code with inputs, new result arrays and variables."""
         take = gather(generated.takes)
         run: Callable[..., None] = generated
         if generated.long:
-            run = self.cache.stoppable(generated, bounded=generated.bounded)
+            run = self.cache.make_stoppable(generated, bounded=generated.bounded)
         enter = run if generated.long else generated.enter
         streams = [stream_of(node, self._device.resources) for node in generated.draws]
-        results = [self._device.maker(shape, d.numpy) for d, shape in generated.results]
+        results = [self._device.array_factory(shape, d.numpy) for d, shape in generated.results]
 
         def call(inputs: Any, *arrays: Any) -> Any:
             out = [new() for new in results]
@@ -252,10 +271,10 @@ class CompiledRegion:
             try:
                 run(*take(inputs), np.array(executions.states, np.uint64), *out, *arrays)
             except BaseException:  # nothing was drawn, whatever the error
-                executions.give_back()
+                executions.return_unused()
                 raise
             if generated.tells:
-                executions.give_back(out.pop().tolist())
+                executions.return_unused(out.pop().tolist())
             return out[0] if len(out) == 1 else tuple(out)
 
         if streams:
@@ -273,16 +292,17 @@ class CompiledRegion:
         return call_for_one
 
 
-def deciding(generator: CodeGenerator, region: Region) -> tuple[int, ...]:
+def find_static_inputs(generator: CodeGenerator, region: Region) -> tuple[int, ...]:
     """Return the positions of a region's inputs whose values decide what is compiled."""
-    position = {source: at for at, source in enumerate(region.inputs)}
-    found = {
-        position[member.inputs[at]]
+    position = {source: input_index for input_index, source in enumerate(region.inputs)}
+    positions = {
+        position[member.inputs[input_index]]
         for member in region.members
-        for at in deciding_inputs(generator, member)
-        if member.inputs[at] in position and member.inputs[at].node.role is not Role.CONSTANT
+        for input_index in static_inputs(generator, member)
+        if member.inputs[input_index] in position
+        and member.inputs[input_index].node.role is not Role.CONSTANT
     }
-    return tuple(sorted(found))
+    return tuple(sorted(positions))
 
 
 def known_shape(output: Output) -> Shape | None:
@@ -294,7 +314,7 @@ def known_shape(output: Output) -> Shape | None:
     return tuple([size for size in dims if size is not None])
 
 
-def _varies(output: Output) -> bool:
+def _is_dynamic(output: Output) -> bool:
     return known_shape(output) is None
 
 
@@ -305,6 +325,6 @@ def _shape_of(value: Any) -> Shape:
     return shape
 
 
-def _copied(value: Any) -> Any:
+def _copy_value(value: Any) -> Any:
     """Return a copy of a variable's value, on its device."""
     return np.array(value) if isinstance(value, np.ndarray | np.generic) else value.copy()

@@ -38,12 +38,12 @@ class IdleCores:
 
     def __call__(self) -> bool:
         """Return True if a core was idle; False where this cannot be known."""
-        (then, used_then, idle_then), now = self._last, self._clock()
-        seconds = now - then
+        (last_time, used_then, idle_then), current_time = self._last, self._clock()
+        seconds = current_time - last_time
         if seconds < _LEAST_SECONDS:
             return self._answer
         used, idle = self._used_seconds(), self._idle_seconds()
-        self._last = now, used, idle
+        self._last = current_time, used, idle
         if idle is None or idle_then is None:
             return False
         # A control group may allow fewer cores than are idle.
@@ -56,8 +56,8 @@ def _quota() -> float:
     """Return the number of cores that the process's control group (version 2) may use at once."""
     try:
         with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
-            most, period = file.read().split()
-        return float(most) / float(period)
+            quota, period = file.read().split()
+        return float(quota) / float(period)
     except (OSError, ValueError):  # none, or "max"
         return float("inf")
 

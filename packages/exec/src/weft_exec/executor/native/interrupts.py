@@ -36,7 +36,7 @@ _MOST_FAILURES: Final = 8
 """Number of calls that failed the try as a short one, after which none is tried any more."""
 
 
-class Stoppable:
+class StoppableFunction:
     """Function whose calls can be stopped separately: each call runs its own copy.
 
     Watching a call takes some microseconds. So a call that may end before it first checks its flag
@@ -118,7 +118,7 @@ class Stoppable:
         except IndexError:  # all copies are in use
             return self._first.copy()
 
-    def _give_back(self, generated: Generated) -> None:
+    def _release(self, generated: Generated) -> None:
         generated.resume()
         if len(self._free) < _MOST_FREE:
             self._free.append(generated)
@@ -132,7 +132,7 @@ class Stoppable:
                 if running.check is None:
                     call.generated(*arrays)
                 else:
-                    with running.check.calling(call.stop):
+                    with running.check.on_stop(call.stop):
                         call.generated(*arrays)
             finally:
                 if signals is not None:
@@ -144,7 +144,7 @@ class Stoppable:
         call = _Call(self, self._take())
         with self._lock:
             # A second Ctrl-C may have kept a call of this thread from removing itself.
-            self._running -= {each for each in self._running if each.thread == call.thread}
+            self._running -= {running for running in self._running if running.thread == call.thread}
             self._running.add(call)
             if self._closed:
                 call.generated.interrupt()
@@ -153,7 +153,7 @@ class Stoppable:
     def _end(self, call: _Call) -> None:
         with self._lock:
             self._running.discard(call)
-            self._give_back(call.generated)
+            self._release(call.generated)
 
 
 class _Call:
@@ -163,7 +163,7 @@ class _Call:
       generated: the copy that it runs.
     """
 
-    def __init__(self, function: Stoppable, generated: Generated) -> None:
+    def __init__(self, function: StoppableFunction, generated: Generated) -> None:
         self._function = function
         self.generated = generated
         self.thread = threading.get_ident()

@@ -8,31 +8,31 @@ from functools import cache
 
 from weft_exec.devices.device import Device
 from weft_exec.executor.compilers import Claim, LoopClaim, Offer, register_compiler
-from weft_exec.executor.native.clustering import Choice, choose
-from weft_exec.executor.native.devices import on_devices, updates_of
+from weft_exec.executor.native.clustering import NodeSelection, choose
+from weft_exec.executor.native.devices import count_updates, on_devices
 from weft_exec.executor.native.function import CompiledRegion
 from weft_exec.executor.native.loops import CompiledLoop, choose_loops
 from weft_exec.executor.native.specialization_cache import Mode
-from weft_exec.executor.native.watch import Watched, watched
+from weft_exec.executor.native.watch import InputRecorder, watch_region
 from weft_exec.executor.region import Region
 from weft_exec.settings import jit_environment
 from weft_graph.ir.code_generators import generators
 from weft_graph.ir.jit_scope import CHECKED, COMPILED
 from weft_graph.ir.node import Node
 from weft_graph.passes.flow import Frame
-from weft_graph.passes.whole_loops import WholeLoop, inside
+from weft_graph.passes.whole_loops import WholeLoop, is_inside
 
 
-def wanted(nodes: Iterable[Node], said: str) -> set[Node]:
+def nodes_to_compile(nodes: Iterable[Node], jit_setting: str) -> set[Node]:
     """Return the nodes to compile: all that programs and `WEFT_JIT` do not exclude."""
-    if said == "off":
+    if jit_setting == "off":
         return set()
-    unsaid = said != "asked"
+    unsaid = jit_setting != "asked"
     return {node for node in nodes if node.attrs.get(COMPILED, unsaid)}
 
 
 @cache
-def _say_that_none_is_installed() -> None:
+def _log_missing_compiler() -> None:
     warnings.warn(
         "compilation is requested, but no compiler is installed: pip install weftml-compiler",
         RuntimeWarning,
@@ -45,87 +45,94 @@ class NativeRegions:
 
     def claim_loops(self, offer: Offer) -> Iterable[LoopClaim]:
         """Yield the loops of a part on processors that are compiled as wholes."""
-        said = jit_environment()
-        asked = wanted(offer.nodes, said)
-        if not asked or not generators.keys():
+        jit_setting = jit_environment()
+        requested = nodes_to_compile(offer.nodes, jit_setting)
+        if not requested or not generators.keys():
             return []
         generator = generators.lookup(generators.keys()[0])
-        found = choose_loops(offer, generator, asked).found
+        chosen_loops = choose_loops(offer, generator, requested).found
         given_up: set[Frame] = set()
 
-        def claim(whole: WholeLoop, device: Device) -> LoopClaim:
-            checked = any(CHECKED in node.attrs for node in whole.nodes)
-            mode, frame = _mode(said, checked, device), whole.loop.frame
-            frames = [each.loop.frame for each, _ in found]
-            around = [each for each in frames if each is not frame and inside(frame, each)]
+        def claim(loop: WholeLoop, device: Device) -> LoopClaim:
+            checked = any(CHECKED in node.attrs for node in loop.nodes)
+            mode, frame = _mode(jit_setting, checked, device), loop.loop.frame
+            frames = [each.loop.frame for each, _ in chosen_loops]
+            enclosing = [each for each in frames if each is not frame and is_inside(frame, each)]
             return LoopClaim(
-                whole,
-                lambda: CompiledLoop(generator, whole, device, mode, checked, around, given_up),
+                loop,
+                lambda: CompiledLoop(generator, loop, device, mode, checked, enclosing, given_up),
             )
 
-        return [claim(*each) for each in found]
+        return [claim(*entry) for entry in chosen_loops]
 
     def claim(self, offer: Offer) -> Iterable[Claim]:
         """Yield the regions of a part on processors, and on other devices with a code generator."""
-        said = jit_environment()
-        asked = wanted(offer.nodes, said)
-        return [*self._on_processors(offer, said, asked), *on_devices(offer, said, asked)]
+        jit_setting = jit_environment()
+        requested = nodes_to_compile(offer.nodes, jit_setting)
+        return [
+            *self._on_processors(offer, jit_setting, requested),
+            *on_devices(offer, jit_setting, requested),
+        ]
 
-    def _on_processors(self, offer: Offer, said: str, asked: set[Node]) -> Iterable[Claim]:
-        if not asked:
+    def _on_processors(
+        self, offer: Offer, jit_setting: str, requested: set[Node]
+    ) -> Iterable[Claim]:
+        if not requested:
             return []
         names = generators.keys()
         if not names:
-            if said or any(COMPILED in node.attrs for node in asked):
-                _say_that_none_is_installed()
+            if jit_setting or any(COMPILED in node.attrs for node in requested):
+                _log_missing_compiler()
             return []
         generator = generators.lookup(names[0])
 
-        def make(region: Region, device: Device) -> CompiledRegion | Watched:
-            seen = watched(generator, region, device.to_host)
-            if seen is not None:
-                return seen
+        def make(region: Region, device: Device) -> CompiledRegion | InputRecorder:
+            recorded = watch_region(generator, region, device.to_host)
+            if recorded is not None:
+                return recorded
             checked = any(CHECKED in member.attrs for member in region.members)
-            mode = _mode(said, checked, device)
+            mode = _mode(jit_setting, checked, device)
             return CompiledRegion(generator, region, device, mode, checked)
 
-        chosen = choose(offer, generator, asked)
+        selection = choose(offer, generator, requested)
         return [
             Claim(
                 members,
                 make,
-                updates=updates_of(generator, members),
+                updates=count_updates(generator, members),
                 draws=[member for member in members if generator.draws(member)],
-                shares=chosen.conditionals.device(members[0]).config.compiled_threads > 1,
-                branches=chosen.conditionals.of(members),
+                shares=selection.conditionals.device(members[0]).config.compiled_threads > 1,
+                branches=selection.conditionals.of(members),
                 fresh=True,
             )
-            for members in chosen.regions
+            for members in selection.regions
         ]
 
 
-def _mode(said: str, checked: bool, device: Device) -> Mode:
+def _mode(jit_setting: str, checked: bool, device: Device) -> Mode:
     """Return when a region or loop is compiled."""
-    if said == "now":
+    if jit_setting == "now":
         return Mode.NOW
     return Mode.FIRST if checked or device.config.deterministic else Mode.ON
 
 
-def choice_of(offer: Offer) -> Choice | None:
+def choose_nodes(offer: Offer) -> NodeSelection | None:
     """Return the nodes of a part to be compiled, whole loops last; None if there are none."""
-    asked = wanted(offer.nodes, jit_environment())
+    requested = nodes_to_compile(offer.nodes, jit_environment())
     names = generators.keys()
-    if not asked or not names:
+    if not requested or not names:
         return None
     generator = generators.lookup(names[0])
-    chosen = choose_loops(offer, generator, asked)
-    loops = [list(loop.nodes) for loop in chosen.outermost]
-    inside = {node for loop in loops for node in loop}
-    rest = offer._replace(nodes=[node for node in offer.nodes if node not in inside])
-    found = choose(rest, generator, asked)
-    names = [region[-1].name for region in found.regions]
-    names += [loop.loop.frame.name for loop in chosen.outermost]
-    return found._replace(regions=[*found.regions, *loops], loops=chosen.left, names=names)
+    chosen_loops = choose_loops(offer, generator, requested)
+    loops = [list(loop.nodes) for loop in chosen_loops.outermost]
+    loop_nodes = {node for loop in loops for node in loop}
+    remaining = offer._replace(nodes=[node for node in offer.nodes if node not in loop_nodes])
+    selection = choose(remaining, generator, requested)
+    names = [region[-1].name for region in selection.regions]
+    names += [loop.loop.frame.name for loop in chosen_loops.outermost]
+    return selection._replace(
+        regions=[*selection.regions, *loops], loops=chosen_loops.left, names=names
+    )
 
 
 register_compiler("native", NativeRegions())

@@ -17,7 +17,7 @@ from weft_exec.executor.native.tiering import (
     RegionProfile,
     compilation,
 )
-from weft_exec.tracing.consumers import PHASE, recorded
+from weft_exec.tracing.consumers import PHASE, record_block
 from weft_graph.ir.code_generators import (
     CodeGenerator,
     Generated,
@@ -94,7 +94,7 @@ class Binding(Protocol[K_contra, C]):
         ...
 
 
-class _Waiting(NamedTuple, Generic[C]):
+class _PendingChoice(NamedTuple, Generic[C]):
     """Choice that runs by kernels and may be compiled later."""
 
     profile: RegionProfile
@@ -137,10 +137,10 @@ class SpecializationCache(Generic[K, C]):
         self._functions: dict[K, Function | None] = {}
         self._sharing: set[K] = set()
         self.lookup: Final[Callable[[K, Any], Any]] = self._functions.get
-        self._waiting: dict[K, _Waiting[C]] = {}
+        self._waiting: dict[K, _PendingChoice[C]] = {}
         self._measurements = Measurements()
         self._live: weakref.WeakValueDictionary[int, Generated] = weakref.WeakValueDictionary()
-        self._stoppable: weakref.WeakSet[interrupts.Stoppable] = weakref.WeakSet()
+        self._stoppable: weakref.WeakSet[interrupts.StoppableFunction] = weakref.WeakSet()
         self._is_closed = self._has_failed = self._is_full = False
         self._lock = threading.Lock()
         self._compilation = compilation()
@@ -152,19 +152,19 @@ class SpecializationCache(Generic[K, C]):
     def profile(self, key: K, inputs: Sequence[Any]) -> Any:
         """Return the profile of a key if its kernels should be timed now, else NotImplemented."""
         waiting = self._waiting.get(key) or self._wait(key, inputs)
-        begins = waiting.profile.begins(not self._functions)
+        begins = waiting.profile.should_time(not self._functions)
         return waiting.profile if begins else NotImplemented
 
-    def _wait(self, key: K, inputs: Sequence[Any]) -> _Waiting[C]:
+    def _wait(self, key: K, inputs: Sequence[Any]) -> _PendingChoice[C]:
         """Return a new profile of a key without code."""
         choice = self._binding.choice(key, inputs)
         with self._lock:
             if len(self._waiting) >= MAX_PROFILES:  # drop shapes that may never come again
                 self._waiting.clear()
             profile = self._new_profile()
-            if any([each.shares for each in self._live.values()]):
+            if any([entry.shares for entry in self._live.values()]):
                 profile.discount(_SHARED)
-            waiting = self._waiting[key] = _Waiting(profile, choice)
+            waiting = self._waiting[key] = _PendingChoice(profile, choice)
         return waiting
 
     def _new_profile(self) -> RegionProfile:
@@ -185,7 +185,9 @@ class SpecializationCache(Generic[K, C]):
         """Return a function of a choice by code for other sizes, without compiling, or None."""
         with self._lock:
             like = list(self._live.values())
-        return self._compiled(choice, lambda request: self._generator.instance(request, like))[0]
+        return self._compile_choice(
+            choice, lambda request: self._generator.instance(request, like)
+        )[0]
 
     def compile_now(self, key: K, inputs: Sequence[Any]) -> Function | None:
         """Return the function of a new key; None if it stays with kernels.
@@ -210,7 +212,7 @@ class SpecializationCache(Generic[K, C]):
             )
         if is_full:
             return None
-        function, shares = self._compiled(self._binding.choice(key, inputs))
+        function, shares = self._compile_choice(self._binding.choice(key, inputs))
         with self._lock:
             if shares:
                 self._sharing.add(key)
@@ -245,10 +247,10 @@ class SpecializationCache(Generic[K, C]):
             if self._is_closed:
                 return []
             profiles = [waiting.profile for waiting in self._waiting.values()]
-            self._pool(profiles)
+            self._pool_measurements(profiles)
         return profiles
 
-    def _pool(self, profiles: Sequence[RegionProfile]) -> None:
+    def _pool_measurements(self, profiles: Sequence[RegionProfile]) -> None:
         """Count the kernels of all waiting choices for one of them, if its code may serve them all.
 
         So a region whose sizes vary is compiled although no single size takes long: for all sizes,
@@ -263,21 +265,21 @@ class SpecializationCache(Generic[K, C]):
 
     def fingerprint(self, profile: RegionProfile) -> str | None:
         """Return a name for the choice of a profile; see `Candidate`."""
-        found = self._of_profile(profile)
-        if found is None or self._checked:
+        known_choice = self._choice_of_profile(profile)
+        if known_choice is None or self._checked:
             return None
-        request = self._binding.request(found[1])
+        request = self._binding.request(known_choice[1])
         return self._generator.polymorphic_fingerprint(request) or self._generator.fingerprint(
             request
         )
 
     def find(self, profile: RegionProfile) -> bool:
         """Use the code on the disk for the choice of a profile; see `Candidate`."""
-        found = self._of_profile(profile)
-        if found is None or self._checked:
+        known_choice = self._choice_of_profile(profile)
+        if known_choice is None or self._checked:
             return False
-        key, choice = found
-        function, shares = self._compiled(choice, self._generator.find)
+        key, choice = known_choice
+        function, shares = self._compile_choice(choice, self._generator.find)
         if function is not None:
             self._put(key, profile, function, shares)
             self._count_compiled(profile, shares)
@@ -285,17 +287,19 @@ class SpecializationCache(Generic[K, C]):
 
     def compile(self, profile: RegionProfile) -> None:
         """Compile for the choice of a profile; see `Candidate`."""
-        found = self._of_profile(profile)
-        if found is None:
+        known_choice = self._choice_of_profile(profile)
+        if known_choice is None:
             return
-        key, choice = found
-        others: list[C] = []
+        key, choice = known_choice
+        other_choices: list[C] = []
         if profile.is_leader and profile.seconds < _DOMINANT * self._measurements.seconds:
             with self._lock:
-                waiting = [each for each in self._waiting.values() if each.profile is not profile]
+                waiting = [
+                    entry for entry in self._waiting.values() if entry.profile is not profile
+                ]
             waiting.sort(key=lambda each: each.profile.seconds, reverse=True)
-            others = [each.choice for each in waiting]
-        function, shares = self._compiled(choice, None, others)
+            other_choices = [entry.choice for entry in waiting]
+        function, shares = self._compile_choice(choice, None, other_choices)
         self._put(key, profile, function, shares)
         self._count_compiled(profile, shares)
 
@@ -306,12 +310,12 @@ class SpecializationCache(Generic[K, C]):
             return
         with self._lock:
             waiting = list(self._waiting.items())
-        for key, each in waiting:
-            function = self._instance(each.choice)
+        for key, entry in waiting:
+            function = self._instance(entry.choice)
             if function is not None:
-                self._put(key, each.profile, function, True)
+                self._put(key, entry.profile, function, True)
 
-    def _of_profile(self, profile: RegionProfile) -> tuple[K, C] | None:
+    def _choice_of_profile(self, profile: RegionProfile) -> tuple[K, C] | None:
         """Return the key and the choice of a profile; None if it was dropped."""
         with self._lock:
             for key, waiting in self._waiting.items():
@@ -347,42 +351,44 @@ class SpecializationCache(Generic[K, C]):
         """
         functions = self._functions
         limit = MAX_SHARING if shares else MAX_SPECIALIZATIONS
-        others = [other for other in functions if shares or other not in self._sharing]
-        if len(others) >= limit:
-            unused = [other for other in others if isinstance(functions[other], _Unused | None)]
-            dropped = (unused or others)[0]
-            others.remove(dropped)
+        other_functions = [other for other in functions if shares or other not in self._sharing]
+        if len(other_functions) >= limit:
+            unused = [
+                other for other in other_functions if isinstance(functions[other], _Unused | None)
+            ]
+            dropped = (unused or other_functions)[0]
+            other_functions.remove(dropped)
             del functions[dropped]
             self._sharing.discard(dropped)
         functions[key] = function
         if shares:
             self._sharing.add(key)
-        if len(others) + 1 >= limit:
-            for other in others:
+        if len(other_functions) + 1 >= limit:
+            for other in other_functions:
                 f = functions[other]
                 if f is not None and not isinstance(f, _Unused):
                     functions[other] = _Unused(functions, other, f)
 
     # ---------------------------------------------------------------------- compiling
 
-    def _compiled(
+    def _compile_choice(
         self,
         choice: C,
         find: Callable[[Request], Generated | None] | None = None,
-        others: Iterable[C] = (),
+        other_choices: Iterable[C] = (),
     ) -> tuple[Function | None, bool]:
         """Compile a choice.
 
         Args:
           find: looks for code instead.
-          others: choices that the code should serve too, if possible.
+          other_choices: choices that the code should serve too, if possible.
         Returns: the function, or None if it cannot be compiled or `find` returns None; and True if
           it shares the code of another choice.
         """
         name = self._binding.name
         try:
             request = self._binding.request(choice)
-            generated = self._generate(request, others) if find is None else find(request)
+            generated = self._generate(request, other_choices) if find is None else find(request)
             if generated is None:
                 return None, False
             generated.threads = self._device.config.compiled_threads
@@ -408,20 +414,22 @@ class SpecializationCache(Generic[K, C]):
             self._has_failed = True
         return None, False
 
-    def _generate(self, request: Request, others: Iterable[C]) -> Generated:
+    def _generate(self, request: Request, other_choices: Iterable[C]) -> Generated:
         """Generate code, which may share that of another choice."""
         with self._lock:
             like = list(self._live.values())
-        with recorded(PHASE, "compile", "_Phase"):
-            return self._generator.generate(request, like, map(self._binding.request, others))
+        with record_block(PHASE, "compile", "_Phase"):
+            return self._generator.generate(
+                request, like, map(self._binding.request, other_choices)
+            )
 
     # ---------------------------------------------------------------------- closing
 
-    def stoppable(
+    def make_stoppable(
         self, generated: Generated, tried: bool = False, bounded: bool = False
-    ) -> interrupts.Stoppable:
-        """Return a function whose calls end when their step or session does; see `Stoppable`."""
-        function = interrupts.Stoppable(generated, tried, bounded)
+    ) -> interrupts.StoppableFunction:
+        """Return a function whose calls end when their step or session does."""
+        function = interrupts.StoppableFunction(generated, tried, bounded)
         with self._lock:
             self._stoppable.add(function)
             if self._is_closed:  # closed meanwhile

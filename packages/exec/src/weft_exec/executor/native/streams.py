@@ -23,15 +23,15 @@ class Executions:
         self._begun = [stream.is_begun() for stream in streams]
         self.states = [stream.next_state() for stream in streams]
 
-    def give_back(self, drew: Iterable[bool] = ()) -> None:
+    def return_unused(self, drew: Iterable[bool] = ()) -> None:
         """Return the unused executions, unless this step had begun them before.
 
         Args:
           drew: per stream whether its op has run; empty if none has.
         """
-        ran = list(drew) or [False] * len(self._streams)
-        for stream, state, begun, drawn in zip(
-            self._streams, self.states, self._begun, ran, strict=True
+        used_flags = list(drew) or [False] * len(self._streams)
+        for stream, state, state_before, has_drawn in zip(
+            self._streams, self.states, self._begun, used_flags, strict=True
         ):
-            if not (begun or drawn):
-                stream.give_back(state[2])
+            if not (state_before or has_drawn):
+                stream.return_unused(state[2])

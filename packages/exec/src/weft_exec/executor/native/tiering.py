@@ -29,13 +29,13 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from weft_exec import progress
 from weft_exec.devices.device import Device
-from weft_exec.executor.by_kernels import ByKernels
+from weft_exec.executor.by_kernels import KernelFallback
 from weft_exec.executor.native.history import History, read_history, write_history
 from weft_exec.executor.native.idle_cores import IdleCores
 from weft_exec.executor.native.warm_up import OVERHEAD, WarmUp
 from weft_exec.executor.step_check import raise_if_ended
 from weft_graph.ir.code_generators import ProfileStore
-from weft_graph.ir.compile_pauses import CompilationAbandoned, may_pause, pausing
+from weft_graph.ir.compile_pauses import CompilationAbandoned, may_pause, pause_with
 from weft_graph.ir.node import Node
 from weft_graph.ir.script_record import script_record
 
@@ -128,7 +128,7 @@ class Measurements:
         )
 
 
-class RegionProfile(ByKernels):
+class RegionProfile(KernelFallback):
     """Measurements of a region for one choice of shapes, in this process.
 
     Args:
@@ -178,7 +178,7 @@ class RegionProfile(ByKernels):
         total = self.measurements
         return total.history if self.is_leader and not total.is_spent else History()
 
-    def price(self, scale: float) -> float:
+    def compile_cost(self, scale: float) -> float:
         """Return the processor seconds that compiling takes.
 
         Args:
@@ -192,17 +192,17 @@ class RegionProfile(ByKernels):
         self.estimate *= factor
 
     @property
-    def seconds_here(self) -> float:
+    def local_seconds(self) -> float:
         """Seconds of kernels in this process for all shapes that compiling may serve."""
         return max(self.seconds, self.measurements.seconds) if self.is_leader else self.seconds
 
     @property
-    def rent(self) -> float:
+    def accrued_seconds(self) -> float:
         """Seconds of kernels for all shapes that compiling may serve, in all processes."""
-        return self.seconds_here + self.history.kernel_seconds
+        return self.local_seconds + self.history.kernel_seconds
 
     @property
-    def waits_for_sizes(self) -> bool:
+    def awaits_second_shape(self) -> bool:
         """True if it is better compiled when a second choice of shapes is known."""
         total = self.measurements
         return total.num_choices == 1 and total.history.varies
@@ -211,16 +211,16 @@ class RegionProfile(ByKernels):
     def expected_seconds(self) -> float:
         """Seconds of kernels that this process is still expected to take, as earlier ones did."""
         history = self.history
-        return history.kernel_seconds / max(1, history.processes) - self.seconds_here
+        return history.kernel_seconds / max(1, history.processes) - self.local_seconds
 
-    def begins(self, alone: bool) -> bool:
+    def should_time(self, is_only_region: bool) -> bool:
         """Return True if the run by kernels that begins now is to be timed.
 
         Args:
-          alone: True if all other choices of shapes run by kernels too; then the next runs need
-            not ask.
+          is_only_region: True if all other choices of shapes run by kernels too; then the next
+            runs need not ask.
         """
-        if alone and self.measurements.runs >= _TIMED_RUNS:
+        if is_only_region and self.measurements.runs >= _TIMED_RUNS:
             self._weight, self.skips = _TIMED_RUNS, _TIMED_RUNS - 1
             self.runs += _TIMED_RUNS
             return True
@@ -228,7 +228,7 @@ class RegionProfile(ByKernels):
         self._weight = 1 if self.runs <= _TIMED_RUNS else _TIMED_RUNS
         return self.runs <= _TIMED_RUNS or self.runs % _TIMED_RUNS == 0
 
-    def took(self, seconds: float) -> None:
+    def record_time(self, seconds: float) -> None:
         """Add a run by kernels; the first one of a region is ignored, since it loads them."""
         total, runs = self.measurements, self._weight
         total.runs += runs
@@ -238,7 +238,7 @@ class RegionProfile(ByKernels):
         self.seconds += runs * seconds
         total.seconds += runs * seconds
         self.least = min(self.least, seconds)
-        self._compilation.ran_by_kernels(runs * seconds)
+        self._compilation.record_kernel_run(runs * seconds)
 
     def watch(self, run: Function, replace: Callable[[Function | None], None]) -> Function:
         """Return a function that calls `run` and counts the time it saves, for its first runs.
@@ -248,16 +248,16 @@ class RegionProfile(ByKernels):
           replace: puts another function in its place: the function itself, or None for kernels.
         """
         total = self.measurements
-        own = self.seconds / max(1, self._counted)
-        # The first run of a region is counted but not timed; see `took`.
-        mean = own or total.seconds / max(1, total.runs - 1)
+        mean_seconds = self.seconds / max(1, self._counted)
+        # The first run of a region is counted but not timed; see `record_time`.
+        mean = mean_seconds or total.seconds / max(1, total.runs - 1)
 
         def call(inputs: Sequence[Any]) -> Any:
             start = _clock()
             values = run(inputs)
-            taken = _clock() - start
-            self._compilation.saved(mean - taken)
-            self._best = min(self._best, taken)
+            duration = _clock() - start
+            self._compilation.record_savings(mean - duration)
+            self._best = min(self._best, duration)
             self._tries += 1
             if self._tries >= _WATCHED:
                 replace(run)
@@ -271,7 +271,7 @@ class RegionProfile(ByKernels):
 
         return call
 
-    def encoded(self, history: History) -> bytes:
+    def encode_history(self, history: History) -> bytes:
         """Return the history of this region in the form that is stored on disk."""
         return write_history(history, self.name, self._members)
 
@@ -311,7 +311,7 @@ class TierUpPolicy:
         price: float,
         process_seconds: float,
         profile: RegionProfile | None = None,
-        spent: float = 0.0,
+        spent_seconds: float = 0.0,
     ) -> bool:
         """Return True if compiling keeps the process within its overhead.
 
@@ -321,9 +321,9 @@ class TierUpPolicy:
           price: seconds of everything that is to be compiled now.
           process_seconds: processor seconds of this process so far, compiling included.
           profile: the region that is compiled; None for the limit of regions that were not paid.
-          spent: seconds of a compile that is not finished.
+          spent_seconds: seconds of a compile that is not finished.
         """
-        added = self.compile_seconds + self.other_seconds + spent - self.saved_seconds
+        added = self.compile_seconds + self.other_seconds + spent_seconds - self.saved_seconds
         by_kernels, overhead = process_seconds - added, self._overhead
         if profile is not None and self.is_prepaid(profile):
             overhead = max(overhead, _PREPAID_OVERHEAD)
@@ -346,31 +346,34 @@ class TierUpPolicy:
             profile
             for profile in profiles
             if not profile.history.is_slower
-            and not profile.waits_for_sizes
-            and profile.rent >= fraction * profile.price(self.scale)
+            and not profile.awaits_second_shape
+            and profile.accrued_seconds >= fraction * profile.compile_cost(self.scale)
         ]
-        pays.sort(key=lambda profile: profile.rent / profile.price(self.scale), reverse=True)
-        chosen: list[RegionProfile] = []
+        pays.sort(
+            key=lambda profile: profile.accrued_seconds / profile.compile_cost(self.scale),
+            reverse=True,
+        )
+        selected: list[RegionProfile] = []
         for profile in pays:
-            price = profile.price(self.scale)
+            price = profile.compile_cost(self.scale)
             is_prepaid = self.is_prepaid(profile)
             part = _LEAST_PART * price if is_prepaid else price
-            if has_idle_core or self.pays_in_this_process(profile):
-                chosen.append(profile)
+            if has_idle_core or self.pays_off_locally(profile):
+                selected.append(profile)
             elif self.is_affordable(planned + part, process_seconds, profile):
                 planned += price
-                chosen.append(profile)
-        return chosen
+                selected.append(profile)
+        return selected
 
     def is_prepaid(self, profile: RegionProfile) -> bool:
         """Return True if kernels took the price in earlier processes, and few began to compile."""
         history = profile.history
-        has_paid = history.kernel_seconds >= profile.price(self.scale)
+        has_paid = history.kernel_seconds >= profile.compile_cost(self.scale)
         return has_paid and history.abandoned < _MAX_ABANDONED
 
-    def pays_in_this_process(self, profile: RegionProfile) -> bool:
+    def pays_off_locally(self, profile: RegionProfile) -> bool:
         """Return True if compiled code will save its price, judging by earlier processes."""
-        return _LEAST_GAIN * profile.expected_seconds >= profile.price(self.scale)
+        return _LEAST_GAIN * profile.expected_seconds >= profile.compile_cost(self.scale)
 
     def is_worth_waiting(self, profile: RegionProfile, has_idle_core: bool) -> bool:
         """Return True if the step should wait for a compile instead of running concurrently.
@@ -378,7 +381,7 @@ class TierUpPolicy:
         Without an idle core both take turns, so waiting is shorter if enough runs are left, judging
         by earlier processes.
         """
-        return not has_idle_core and self.pays_in_this_process(profile)
+        return not has_idle_core and self.pays_off_locally(profile)
 
     def compiled(self, profile: RegionProfile, seconds: float, is_first: bool) -> None:
         """Add a measured compile.
@@ -413,9 +416,9 @@ class RegionState(NamedTuple):
             shapes = f" for {self.num_compiled} choices of shapes" if self.num_compiled > 1 else ""
             parts.append(f"compiled{shapes}")
         parts += [
-            f"waits for an idle core or a share of the processor time: kernels took {spent:.2f} s, "
-            f"compiling will take about {price:.1f} s"
-            for spent, price in self.waiting
+            f"waits for an idle core or a share of the processor time: "
+            f"kernels took {spent_seconds:.2f} s, compiling will take about {price:.1f} s"
+            for spent_seconds, price in self.waiting
         ]
         if self.num_by_kernels:
             parts.append(f"stays with kernels for {self.num_by_kernels} choices of shapes")
@@ -505,15 +508,18 @@ class Compilation:
     def states(self, device: Device) -> list[RegionState]:
         """Return how the regions of a device run."""
         with self._lock:
-            candidates = [each for each in self._candidates if each.device is device]
+            candidates = [candidate for candidate in self._candidates if candidate.device is device]
         scale = self.policy.scale
         return [
             RegionState(
-                frozenset([node.name for node in each.nodes]),
-                *each.num_compiled(),
-                [(profile.rent, profile.price(scale)) for profile in each.waiting()],
+                frozenset([node.name for node in candidate.nodes]),
+                *candidate.num_compiled(),
+                [
+                    (profile.accrued_seconds, profile.compile_cost(scale))
+                    for profile in candidate.waiting()
+                ],
             )
-            for each in candidates
+            for candidate in candidates
         ]
 
     def after_fork(self) -> None:
@@ -521,12 +527,12 @@ class Compilation:
         self._lock = threading.Lock()
         self._busy = False
 
-    def saved(self, seconds: float) -> None:
+    def record_savings(self, seconds: float) -> None:
         """Add the time that a compiled region took less than its kernels."""
         with self._lock:
             self.policy.saved_seconds += seconds
 
-    def ran_by_kernels(self, seconds: float) -> None:
+    def record_kernel_run(self, seconds: float) -> None:
         """Add the time of a region run by kernels, and compile if it is time.
 
         Raises: the error that ends the step of this thread while it waits for a compile.
@@ -547,8 +553,8 @@ class Compilation:
         finally:
             # The rest is proportional to the decision, so decisions take at most a percent of the
             # kernels' time.
-            rest = _MIN_REST_RATIO * (_clock() - started)
-            self._next_look = max(self._next_look, self.seen + rest)
+            min_pause = _MIN_REST_RATIO * (_clock() - started)
+            self._next_look = max(self._next_look, self.seen + min_pause)
             if thread is None:
                 self._busy = False
         while waits and thread is not None and thread.is_alive() and not self._is_paused:
@@ -557,21 +563,21 @@ class Compilation:
 
     def _begin(self) -> tuple[threading.Thread | None, bool]:
         """Begin to look for code, or to compile; returns if the step should wait for it."""
-        if unknown := self._unknown():
-            return _started(self._look, unknown), False
+        if unknown := self._find_unloaded():
+            return _start_thread(self._look, unknown), False
         has_idle_core = self._has_idle_core()
-        if not (chosen := self._chosen(has_idle_core)):
+        if not (selected := self._select_regions(has_idle_core)):
             return None, False
-        waits = any(self.policy.is_worth_waiting(p, has_idle_core) for _, p in chosen)
-        self._announce(chosen, waits)
-        return _started(self._compile, chosen), waits
+        waits = any(self.policy.is_worth_waiting(p, has_idle_core) for _, p in selected)
+        self._announce(selected, waits)
+        return _start_thread(self._compile, selected), waits
 
     def _waiting(self) -> list[tuple[Candidate, RegionProfile]]:
         with self._lock:
             candidates = list(self._candidates)
         return [(candidate, each) for candidate in candidates for each in candidate.waiting()]
 
-    def _unknown(self) -> _Chosen:
+    def _find_unloaded(self) -> _Chosen:
         """Return the regions that it is time to look for on the disk."""
         if not self._has_looked:
             fraction = _IDLE_PRICE if self._has_idle_core() else 1.0
@@ -583,7 +589,7 @@ class Compilation:
         return [
             (candidate, profile)
             for candidate, profile in self._waiting()
-            if not profile.looked and profile.seconds_here >= profile.look
+            if not profile.looked and profile.local_seconds >= profile.look
         ]
 
     def _look(self, unknown: _Chosen) -> None:
@@ -601,13 +607,13 @@ class Compilation:
                 if total.key is None and (key := candidate.fingerprint(profile)) is not None:
                     total.key = key
                     total.history = read_history(candidate.store.read(key))
-                    self._remember(key, candidate.store, profile)
+                    self._write_at_exit(key, candidate.store, profile)
         finally:
             self._other_seconds += time.thread_time() - started
             self._next_look = self.seen  # so that compiles are decided at the next run
             self._busy = False
 
-    def _remember(self, key: str, store: ProfileStore, profile: RegionProfile) -> None:
+    def _write_at_exit(self, key: str, store: ProfileStore, profile: RegionProfile) -> None:
         """Have the measurements written when the process ends."""
         with self._lock:
             if not self._looked:
@@ -631,24 +637,24 @@ class Compilation:
         with self._lock:
             looked = self._looked.get(total.key or "")
         if looked is not None and looked[1].measurements is total:
-            looked[0].write(total.key or "", profile.encoded(total.history))
+            looked[0].write(total.key or "", profile.encode_history(total.history))
 
-    def _chosen(self, has_idle_core: bool) -> _Chosen:
+    def _select_regions(self, has_idle_core: bool) -> _Chosen:
         """Return the regions to compile now."""
         waiting = {id(profile): (c, profile) for c, profile in self._waiting() if profile.looked}
         with self._lock:
             profiles = [profile for _, profile in waiting.values()]
             self.policy.other_seconds = WarmUp.chosen_seconds + self._other_seconds
-            chosen = self.policy.choose(profiles, self._process_clock(), has_idle_core)
-        return [waiting[id(profile)] for profile in chosen]
+            selected = self.policy.choose(profiles, self._process_clock(), has_idle_core)
+        return [waiting[id(profile)] for profile in selected]
 
-    def _compile(self, chosen: _Chosen) -> None:
+    def _compile(self, selected: _Chosen) -> None:
         """Compile in the background, not longer than the program runs."""
         try:
-            for candidate, profile in chosen:
+            for candidate, profile in selected:
                 started, total = time.thread_time(), profile.measurements
                 try:
-                    with pausing(partial(self._pause, profile, started)):
+                    with pause_with(partial(self._pause, profile, started)):
                         may_pause()
                         candidate.compile(profile)
                 except CompilationAbandoned:
@@ -657,14 +663,14 @@ class Compilation:
                     abandoned = total.history.abandoned + 1
                     total.history = total.history._replace(abandoned=abandoned)
                     return
-                taken = time.thread_time() - started
+                duration = time.thread_time() - started
                 profile.is_compiled = WarmUp.has_code = True
                 with self._lock:
-                    self.policy.compiled(profile, taken, not self._num_compiled)
+                    self.policy.compiled(profile, duration, not self._num_compiled)
                     self._num_compiled += 1
-                total.history = total.history._replace(compile_seconds=taken)
+                total.history = total.history._replace(compile_seconds=duration)
                 self.write(profile)
-            self._conclude()
+            self._log_completion()
         finally:
             self._busy = False
 
@@ -674,36 +680,36 @@ class Compilation:
         Raises: CompilationAbandoned: the program has ended.
         """
         while threading.main_thread().is_alive():
-            spent = time.thread_time() - started
+            duration = time.thread_time() - started
             policy = self.policy
             with self._lock:
-                is_affordable = policy.is_affordable(0.0, self._process_clock(), profile, spent)
-            if is_affordable or policy.pays_in_this_process(profile) or self._has_idle_core():
+                is_affordable = policy.is_affordable(0.0, self._process_clock(), profile, duration)
+            if is_affordable or policy.pays_off_locally(profile) or self._has_idle_core():
                 self._is_paused = False
                 return
             self._is_paused = True  # the program has to run, also if it was waiting
             threading.main_thread().join(_POLL_SECONDS)
         raise CompilationAbandoned
 
-    def _announce(self, chosen: _Chosen, waits: bool) -> None:
+    def _announce(self, selected: _Chosen, waits: bool) -> None:
         """Log, once in a process, that and how long regions are compiled."""
         if self._is_announced:
             return
         self._is_announced = True
-        price = sum(profile.price(self.policy.scale) for _, profile in chosen)
-        names = ", ".join([profile.name for _, profile in chosen[:3]])
+        price = sum(profile.compile_cost(self.policy.scale) for _, profile in selected)
+        names = ", ".join([profile.name for _, profile in selected[:3]])
         progress.log.info(
             "compiling %s (%s%s), about %.1f s; the program %s (off by WEFT_JIT=off)",
-            progress.regions_text(len(chosen)),
+            progress.regions_text(len(selected)),
             names,
-            ", ..." if len(chosen) > 3 else "",
+            ", ..." if len(selected) > 3 else "",
             price,
             "waits for it, as it ran before" if waits else "runs by kernels meanwhile",
         )
 
-    def _conclude(self) -> None:
+    def _log_completion(self) -> None:
         """Log, once in a process, that all regions that take a noticeable time are compiled."""
-        left = [p for _, p in self._waiting() if p.seconds_here > _NOTICEABLE * self.seen]
+        left = [p for _, p in self._waiting() if p.local_seconds > _NOTICEABLE * self.seen]
         if left or self._is_complete:
             return
         self._is_complete = True
@@ -719,7 +725,7 @@ def _write_kernels(key: str, store: ProfileStore, profile: RegionProfile) -> Non
     """Write the measurements of a region that runs by kernels, if it is worth a file."""
     total = profile.measurements
     if not profile.is_compiled and total.seconds >= _WORTH_WRITING:
-        store.write(key, profile.encoded(total.measured()))
+        store.write(key, profile.encode_history(total.measured()))
 
 
 @cache
@@ -728,13 +734,13 @@ def compilation() -> Compilation:
     return Compilation()
 
 
-def _started(work: Callable[[_Chosen], None], chosen: _Chosen) -> threading.Thread:
+def _start_thread(work: Callable[[_Chosen], None], selected: _Chosen) -> threading.Thread:
     """Return a thread that does some work.
 
     It is not a thread of a pool: the interpreter waits for those before it ends the main thread, so
     they could not tell that the program has ended.
     """
-    thread = threading.Thread(target=work, args=(chosen,), name="weft-compiler")
+    thread = threading.Thread(target=work, args=(selected,), name="weft-compiler")
     thread.start()
     return thread
 

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from weft_exec.costs.shares import parts_of
+from weft_exec.costs.shares import time_fractions
 from weft_exec.executor.native.tiering import Function
 from weft_exec.tracing.programs import Event, GeneratedProgram, note_readings
 from weft_graph.ir.code_generators import CodeGenerator, Generated, NotGenerated, RegionRequest
@@ -27,11 +27,11 @@ class TracedFunctions:
     def __init__(
         self,
         generator: CodeGenerator,
-        whole: Event,
+        event: Event,
         bind: Callable[[Generated, RegionRequest], Function],
     ) -> None:
         self._generator = generator
-        self._whole = whole
+        self._whole = event
         self._bind = bind
         self._origins: WeakKeyDictionary[Function, tuple[Generated, RegionRequest]]
         self._origins = WeakKeyDictionary()
@@ -48,17 +48,17 @@ class TracedFunctions:
             origin = self._origins.get(function)
             if origin is None:
                 return function
-            traced = self._functions[function] = self._traced(*origin) or function
+            traced = self._functions[function] = self._make_counterpart(*origin) or function
         return traced
 
-    def _traced(self, generated: Generated, request: RegionRequest) -> Function | None:
+    def _make_counterpart(self, generated: Generated, request: RegionRequest) -> Function | None:
         programs: dict[int, GeneratedProgram] = {}
 
         def receive(readings: Any) -> None:
             num_kernels = len(readings) - 3  # between the readings of the caller
             program = programs.get(num_kernels)
             if program is None:
-                program = GeneratedProgram(self._whole, num_kernels, kernels, parts_of)
+                program = GeneratedProgram(self._whole, num_kernels, kernels, time_fractions)
                 programs[num_kernels] = program
             note_readings(program, readings)
 
@@ -73,7 +73,7 @@ class TracedFunctions:
         return None if counterpart is None else self._bind(counterpart, request)
 
 
-def traced_lookup(
+def make_traced_lookup(
     lookup: Callable[[Any, Any], Any], functions: TracedFunctions
 ) -> Callable[[Any, Any], Any]:
     """Return a lookup of functions that returns their counterparts."""

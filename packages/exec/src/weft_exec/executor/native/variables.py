@@ -6,22 +6,22 @@ from collections.abc import Collection, Sequence
 
 from weft_exec.executor.compilers import Offer
 from weft_exec.executor.priority import variable_of
-from weft_exec.executor.variable_order import Touch, in_order, touches
+from weft_exec.executor.variable_order import VariableAccess, access_order, variable_accesses
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import needs_of
 
 
-def _before_loops(nodes: Sequence[Node]) -> set[Node]:
+def _nodes_before_loops(nodes: Sequence[Node]) -> set[Node]:
     """Return the nodes that loops wait for; they run before all nodes of loops."""
-    found: set[Node] = set()
+    result: set[Node] = set()
     waiting = [node for node in nodes if node.role is Role.ENTER]
     while waiting:
         node = waiting.pop()
-        if node not in found:
-            found.add(node)
+        if node not in result:
+            result.add(node)
             waiting += needs_of(node)
-    return found
+    return result
 
 
 class Variables:
@@ -32,9 +32,9 @@ class Variables:
     """
 
     def __init__(self, offer: Offer) -> None:
-        self._touches: dict[Node, list[Touch]] = touches(offer.every)
+        self._touches: dict[Node, list[VariableAccess]] = variable_accesses(offer.every)
         self._fetched = set(offer.step.fetches)
-        entered = _before_loops(offer.every)
+        entered = _nodes_before_loops(offer.every)
         self._settled = {
             variable
             for variable, order in self._touches.items()
@@ -43,8 +43,8 @@ class Variables:
         }
         self._before: dict[Node, list[Node]] = {}
         for variable in self._settled:
-            for first, then in in_order(self._touches[variable]):
-                self._before.setdefault(then, []).append(first)
+            for first, second in access_order(self._touches[variable]):
+                self._before.setdefault(second, []).append(first)
 
     def before(self, node: Node) -> list[Node]:
         """Return the nodes that access a variable before a node does."""
@@ -95,7 +95,7 @@ class Variables:
             and bool(self.before(node) or node.controls)
         )
 
-    def changed_by_one_of(self, nodes: Collection[Node], source: Output) -> bool:
+    def is_changed_by_any(self, nodes: Collection[Node], source: Output) -> bool:
         """Return True if one of some nodes changes the variable of a reference or a handle."""
         variable = variable_of(source)
         order = () if variable is None else self._touches.get(variable, ())

@@ -88,7 +88,7 @@ class WarmUp:
 
 
 @contextmanager
-def choosing_regions() -> Iterator[None]:
+def count_choosing_time() -> Iterator[None]:
     """Count the processor time inside as that of choosing regions."""
     began = _clock()
     try:

@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from weft_exec.executor.native.function import deciding
+from weft_exec.executor.native.function import find_static_inputs
 from weft_exec.executor.region import Region
 from weft_exec.resources.resources import ResourceHandle, VariableState, state_of
 from weft_graph.ir.code_generators import CodeGenerator, RegionRequest
 from weft_graph.ir.compiled_function import CompiledFunction
 from weft_graph.ir.node import Node
 
-_watched: ContextVar[list[Watched] | None] = ContextVar("watched", default=None)
+_watched: ContextVar[list[InputRecorder] | None] = ContextVar("watched", default=None)
 
 
-class Watched:
+class InputRecorder:
     """Function of a region that lets its kernels run, and records the inputs of the first call.
 
     Attributes:
@@ -63,37 +63,40 @@ class Watched:
         Raises: NotGenerated: it cannot be compiled for them.
         """
         region = self._region
-        values = {at: self._given[at] for at in deciding(self._generator, region)}
+        values = {
+            input_index: self._given[input_index]
+            for input_index in find_static_inputs(self._generator, region)
+        }
         shapes = [array.shape for array in self._given]
         request = RegionRequest(
             region.members, region.inputs, region.outputs, shapes, values, region.branches
         )
-        found = self._generator.explain(request, self._given)
-        return replace(found, calls=self.calls)
+        explanation = self._generator.explain(request, self._given)
+        return replace(explanation, calls=self.calls)
 
 
 @contextmanager
-def watching() -> Iterator[list[Watched]]:
+def collect_watched() -> Iterator[list[InputRecorder]]:
     """Collect the regions that are created inside; these run by their kernels."""
-    found: list[Watched] = []
-    token = _watched.set(found)
+    recorders: list[InputRecorder] = []
+    token = _watched.set(recorders)
     try:
-        yield found
+        yield recorders
     finally:
         _watched.reset(token)
 
 
-def watched(
+def watch_region(
     generator: CodeGenerator, region: Region, to_host: Callable[[Any], Any]
-) -> Watched | None:
+) -> InputRecorder | None:
     """Return a recording function for a region if steps are planned to be explained, else None.
 
     Args:
       to_host: copies values of the region's device to the host's memory.
     """
-    found = _watched.get()
-    if found is None:
+    recorders = _watched.get()
+    if recorders is None:
         return None
-    made = Watched(generator, region, to_host)
-    found.append(made)
-    return made
+    recorder = InputRecorder(generator, region, to_host)
+    recorders.append(recorder)
+    return recorder

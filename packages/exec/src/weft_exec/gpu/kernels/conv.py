@@ -20,7 +20,7 @@ _TYPES: Final = {"T": ("float16", "float32")}
 def _by_library(library: Callable[..., Any], plain: KernelFactory) -> KernelFactory:
     def make(node: Node, device: Device) -> KernelFunction:
         result = library(conv.Convolution(node, device), device)
-        return cudnn.either(result, plain(node, device))
+        return cudnn.with_fallback(result, plain(node, device))
 
     return make
 
@@ -34,11 +34,11 @@ kernel(
     device="GPU",
     host=("filter_sizes",),
     dtypes=_TYPES,
-)(_by_library(cudnn.by_filter, conv.make_by_filter))
+)(_by_library(cudnn.filter_gradient, conv.make_by_filter))
 kernel(
     "Conv2DBackpropInput",
     "Conv3DBackpropInputV2",
     device="GPU",
     host=("input_sizes",),
     dtypes=_TYPES,
-)(_by_library(cudnn.by_input, conv.make_by_input))
+)(_by_library(cudnn.input_gradient, conv.make_by_input))

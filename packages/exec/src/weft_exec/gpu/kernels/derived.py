@@ -19,10 +19,10 @@ from weft_exec.gpu.element_types import NUMBERS
 from weft_exec.gpu.elements import Elements, can_be_written
 from weft_exec.gpu.generated import Program
 from weft_exec.kernels.elementwise import (
-    copied,
+    copy_value,
     leaf,
     may_alias,
-    same,
+    return_value,
     shapes_differ,
     spread,
 )
@@ -31,7 +31,7 @@ from weft_exec.kernels.registry import (
     KernelFactory,
     KernelFunction,
     derivable_ops,
-    deriving,
+    register_derivation,
 )
 from weft_graph.ir.node import Node
 from weft_graph.ir.op_def import lookup_op
@@ -130,10 +130,10 @@ def _function(part: Scalar, xp: Any) -> Callable[..., Any]:
     if name == "cast":
         return _conversion(source, part.dtype)
     if name in _SPECIAL:
-        made: Callable[..., Any] = getattr(
+        function: Callable[..., Any] = getattr(
             importlib.import_module("cupyx.scipy.special"), _SPECIAL[name]
         )
-        return made
+        return function
     result = _BY_KIND.get((name, kind(source))) or _NAMED.get(name) or _COMPUTED[name]
     if isinstance(result, str):
         named: Callable[..., Any] = getattr(xp, result)
@@ -154,7 +154,7 @@ def _conversion(source: DType, target: DType) -> Callable[[Any], Any]:
 # ------------------------------------------------------------------------------ kernels
 
 
-def derived(definition: Definition) -> KernelFactory:
+def derive_kernel(definition: Definition) -> KernelFactory:
     """Return the kernel factory for a scalar definition."""
 
     def make(node: Node, device: Device) -> KernelFunction:
@@ -162,7 +162,7 @@ def derived(definition: Definition) -> KernelFactory:
         expression = definition.expression(inputs, node.outputs[0].dtype)
         parts, used = applications(expression), inputs_of(expression)
         if not parts and len(used) == len(inputs):
-            return same if may_alias(definition) else copied
+            return return_value if may_alias(definition) else copy_value
         if not parts:
             return spread(node, device, lambda *given: _value(expression, node, given))
         if len(parts) == 1 and all(arg.name == "input" for arg in parts[0].args):
@@ -175,7 +175,7 @@ def derived(definition: Definition) -> KernelFactory:
         if not can_be_written(expression, inputs):
             return chain
         source = Elements(_name(node.type), expression, inputs, node.attrs)
-        return _written(source, chain, node, device)
+        return _write_kernel(source, chain, node, device)
 
     return make
 
@@ -203,7 +203,9 @@ def _chain(parts: Sequence[Scalar], node: Node, xp: Any) -> KernelFunction:
     return run
 
 
-def _written(source: Elements, chain: KernelFunction, node: Node, device: Device) -> KernelFunction:
+def _write_kernel(
+    source: Elements, chain: KernelFunction, node: Node, device: Device
+) -> KernelFunction:
     """Return a CUDA kernel; `chain` is the fallback for broadcasting and unsupported types."""
     xp, dtype = device.xp, node.outputs[0].dtype.numpy
     definition = node.op_def.traits.scalar
@@ -217,9 +219,9 @@ def _written(source: Elements, chain: KernelFunction, node: Node, device: Device
                 if not one_shape:
                     return chain(*inputs)
                 raise shapes_differ(node, inputs)
-        whole = [xp.ascontiguousarray(value) for value in inputs]
+        contiguous = [xp.ascontiguousarray(value) for value in inputs]
         result = xp.empty(shape, dtype)
-        program.over(source.name, result.size, *whole, result)
+        program.launch_elements(source.name, result.size, *contiguous, result)
         return result
 
     return run
@@ -233,9 +235,9 @@ def _expressions(op_def: OpDef) -> Iterator[tuple[dict[str, DType], list[DType],
     definition = op_def.traits.scalar
     assert definition is not None
     names = [name for name, attr in op_def.attrs.items() if attr.type == "type"]
-    known = [dtypes.as_dtype(name) for name in NUMBERS]
-    for chosen in product(known, repeat=len(names)):
-        types = dict(zip(names, chosen, strict=True))
+    number_types = [dtypes.as_dtype(name) for name in NUMBERS]
+    for type_choice in product(number_types, repeat=len(names)):
+        types = dict(zip(names, type_choice, strict=True))
         if not all((op_def.attrs[name].allowed or {t}) >= {t} for name, t in types.items()):
             continue
         args = [types.get(arg.type_attr or "", arg.dtype) for arg in op_def.inputs]
@@ -260,11 +262,11 @@ def _rule(op: str, definition: Definition) -> Kernel | None:
                 result.setdefault(name, set()).add(dtype)
     if not possible:
         return None
-    allowed = {name: frozenset(chosen) for name, chosen in result.items()}
-    return Kernel(op, "GPU", derived(definition), allowed, alias=may_alias(definition))
+    allowed = {name: frozenset(type_names) for name, type_names in result.items()}
+    return Kernel(op, "GPU", derive_kernel(definition), allowed, alias=may_alias(definition))
 
 
-deriving("GPU", _rule)
+register_derivation("GPU", _rule)
 
 
 def texts() -> Iterator[tuple[str, str]]:

@@ -58,9 +58,9 @@ def _cross_entropy(node: Node, device: Device) -> KernelFunction:
 
     def run(logits: Any, labels: Any) -> Any:
         shape = shape_of_losses(logits, labels)
-        whole = [xp.ascontiguousarray(xp.broadcast_to(x, shape)) for x in (logits, labels)]
+        contiguous = [xp.ascontiguousarray(xp.broadcast_to(x, shape)) for x in (logits, labels)]
         results = _losses(xp, shape, dtype, 0.0)
-        program.rows("cross_entropy", *_rows(shape), *whole, *results)
+        program.rows("cross_entropy", *_rows(shape), *contiguous, *results)
         return results
 
     return run
@@ -73,9 +73,9 @@ def _sparse_cross_entropy(node: Node, device: Device) -> KernelFunction:
 
     def run(logits: Any, labels: Any) -> Any:
         check_label_shapes(logits, labels)
-        given = [xp.ascontiguousarray(value) for value in (logits, labels)]
+        contiguous = [xp.ascontiguousarray(value) for value in (logits, labels)]
         results = _losses(xp, logits.shape, dtype, np.nan)
-        program.rows("sparse_cross_entropy", *logits.shape, *given, *results)
+        program.rows("sparse_cross_entropy", *logits.shape, *contiguous, *results)
         return results
 
     return run

@@ -85,28 +85,30 @@ class _BatchNorm:
 @kernel("FusedBatchNorm", device="GPU", dtypes=_ONE)
 @kernel("FusedBatchNormV2", "FusedBatchNormV3", device="GPU", dtypes=_TWO)
 def _batch_norm(node: Node, device: Device) -> KernelFunction:
-    op, way, xp = node.type, _BatchNorm(node, device, _FORWARD), device.xp
+    op, batch_norm, xp = node.type, _BatchNorm(node, device, _FORWARD), device.xp
     training, reserved = node.attrs["is_training"], len(node.outputs) - 3
-    program = way.program
+    program = batch_norm.program
 
     def run(x: Any, scale: Any, offset: Any, mean: Any, variance: Any) -> Any:
-        x, layout = xp.ascontiguousarray(x), _Layout(x.shape, way.data_format)
+        x, layout = xp.ascontiguousarray(x), _Layout(x.shape, batch_norm.data_format)
         channels = layout.channels
         check_vectors(op, channels, scale, offset)
-        center, factor = way.vectors(2, channels, program.wide)
-        unbiased, tail = variance, (center, factor, way.epsilon)
+        center, factor = batch_norm.vectors(2, channels, program.wide)
+        unbiased, tail = variance, (center, factor, batch_norm.epsilon)
         if training:
             result = _statistics(program, "moments_of_parts", xp, layout, 3, x)
-            mean, variance, unbiased = way.vectors(3, channels, way.kind)
+            mean, variance, unbiased = batch_norm.vectors(3, channels, batch_norm.kind)
             to = (scale, mean, variance, unbiased)
-            program.over("moments", channels, result, *to, *tail, layout.count, layout.parts)
+            program.launch_elements(
+                "moments", channels, result, *to, *tail, layout.count, layout.parts
+            )
         else:
             check_vectors(op, channels, mean, variance)
-            program.over("given_moments", channels, scale, mean, variance, *tail)
+            program.launch_elements("given_moments", channels, scale, mean, variance, *tail)
         y = xp.empty(x.shape, x.dtype)
         where = (channels, layout.inner)
-        program.over("normalize", x.size, x, center, factor, offset, y, *where)
-        return (y, mean, unbiased, mean, variance, *way.nothing(reserved - 2))
+        program.launch_elements("normalize", x.size, x, center, factor, offset, y, *where)
+        return (y, mean, unbiased, mean, variance, *batch_norm.nothing(reserved - 2))
 
     return run
 
@@ -140,7 +142,9 @@ class _BatchNormGrad(_BatchNorm):
             return self.by_launches(grad, x, scale, mean, variance)
         grad, x, layout = self.check(grad, x, scale, mean, variance)
         inverse, by_scale, by_offset = self.vectors(3, layout.channels, self.kind)
-        self.program.over("inverse_roots", layout.channels, variance, inverse, self.epsilon)
+        self.program.launch_elements(
+            "inverse_roots", layout.channels, variance, inverse, self.epsilon
+        )
         by_x = self.xp.empty(x.shape, x.dtype)
         self.library(
             grad=grad, x=x, scale=scale, mean=mean, inverse=inverse,
@@ -159,19 +163,19 @@ class _BatchNormGrad(_BatchNorm):
         by_scale, by_offset = self.vectors(2, channels, self.kind)
         rates = self.vectors(3, channels, program.wide)
         to = (scale, variance, by_scale, by_offset, *rates, self.epsilon)
-        program.over("sums", channels, match, *to, layout.count, layout.parts)
+        program.launch_elements("sums", channels, match, *to, layout.count, layout.parts)
         result, where = self.xp.empty(x.shape, x.dtype), (self.training, channels, layout.inner)
-        program.over("by_input", x.size, grad, x, mean, *rates, result, *where)
+        program.launch_elements("by_input", x.size, grad, x, mean, *rates, result, *where)
         return result, by_scale, by_offset, *self.nothing(2)
 
 
 @kernel("FusedBatchNormGrad", device="GPU", dtypes=_ONE)
 @kernel("FusedBatchNormGradV2", "FusedBatchNormGradV3", device="GPU", dtypes=_TWO)
 def _batch_norm_grad(node: Node, device: Device) -> KernelFunction:
-    way = _BatchNormGrad(node, device)
-    preferred = None if way.library is None else way.by_library
-    what = "the gradient of a batch normalization, which is now a generated kernel"
-    return cudnn.either(preferred, way.by_launches, what)
+    batch_norm = _BatchNormGrad(node, device)
+    preferred = None if batch_norm.library is None else batch_norm.by_library
+    operation = "the gradient of a batch normalization, which is now a generated kernel"
+    return cudnn.with_fallback(preferred, batch_norm.by_launches, operation)
 
 
 # ------------------------------------------------------------- local response normalization
@@ -185,7 +189,7 @@ def _lrn(node: Node, device: Device) -> KernelFunction:
 
     def run(x: Any) -> Any:
         x, y = xp.ascontiguousarray(x), xp.empty(x.shape, x.dtype)
-        program.over("lrn", x.size, x, y, x.shape[-1], *numbers)
+        program.launch_elements("lrn", x.size, x, y, x.shape[-1], *numbers)
         return y
 
     return run
@@ -203,9 +207,11 @@ def _lrn_grad(node: Node, device: Device) -> KernelFunction:
         norms, shares = (xp.empty(x.shape, program.wide) for _ in range(2))
         size, channels, result = x.size, x.shape[-1], xp.empty(x.shape, x.dtype)
         to = (norms, shares, channels, radius)
-        program.over("lrn_shares", size, grad, x, y, *to, bias, alpha)
+        program.launch_elements("lrn_shares", size, grad, x, y, *to, bias, alpha)
         rates = (beta, 2 * alpha * beta)
-        program.over("lrn_grad", size, grad, x, norms, shares, result, channels, radius, *rates)
+        program.launch_elements(
+            "lrn_grad", size, grad, x, norms, shares, result, channels, radius, *rates
+        )
         return result
 
     return run

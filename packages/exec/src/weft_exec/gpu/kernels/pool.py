@@ -12,7 +12,7 @@ import numpy as np
 
 from weft_exec.gpu.element_types import INTEGERS, REAL
 from weft_exec.gpu.generated import THREADS, Program, Source
-from weft_exec.kernels.pool import Fit, Pool
+from weft_exec.kernels.pool import Pool, PoolGeometry
 from weft_exec.kernels.registry import KernelFunction, kernel
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _AXES: Final = 5
 _TYPES: Final = {"T": (*REAL, *INTEGERS)}
 
 
-def _numbers(fit: Fit) -> list[int]:
+def _numbers(fit: PoolGeometry) -> list[int]:
     """Return the numbers that CUDA sources call WINDOWS: the parameters of a pool of five axes."""
     pool, lead = fit.pool, _AXES - len(fit.shape)
     return [
@@ -44,7 +44,7 @@ class _Pooling:
         self._dtype = node.attrs["T"].numpy
         self.program: Program = source.program(device.xp, T=self._dtype)
 
-    def whole(self, *arrays: Any) -> list[Any]:
+    def contiguous_arrays(self, *arrays: Any) -> list[Any]:
         """Return the arrays in C order."""
         return [self.xp.ascontiguousarray(array) for array in arrays]
 
@@ -52,19 +52,19 @@ class _Pooling:
         """Return an uninitialized array for the result of a kernel."""
         return self.xp.empty(shape, self._dtype)
 
-    def run(self, name: str, fit: Fit, size: int, *args: Any) -> None:
+    def run(self, name: str, fit: PoolGeometry, size: int, *args: Any) -> None:
         """Launch a thread for each of `size` elements."""
-        self.program.over(name, size, *args, *_numbers(fit))
+        self.program.launch_elements(name, size, *args, *_numbers(fit))
 
 
 @kernel("MaxPool", "MaxPool3D", device="GPU", dtypes=_TYPES)
 def _max_pool(node: Node, device: Device) -> KernelFunction:
-    way = _Pooling(node, device, _MAX)
+    pooling = _Pooling(node, device, _MAX)
 
     def run(x: Any) -> Any:
-        fit = way.pool.fit(x.shape)
-        (x,), y = way.whole(x), way.new(fit.counts)
-        way.run("max_pool", fit, y.size, x, y)
+        fit = pooling.pool.fit(x.shape)
+        (x,), y = pooling.contiguous_arrays(x), pooling.new(fit.counts)
+        pooling.run("max_pool", fit, y.size, x, y)
         return y
 
     return run
@@ -72,14 +72,14 @@ def _max_pool(node: Node, device: Device) -> KernelFunction:
 
 @kernel("MaxPoolGrad", "MaxPool3DGrad", device="GPU", dtypes=_TYPES)
 def _max_pool_grad(node: Node, device: Device) -> KernelFunction:
-    way = _Pooling(node, device, _MAX)
+    pooling = _Pooling(node, device, _MAX)
 
     def run(x: Any, y: Any, grad: Any) -> Any:
-        fit = way.pool.fit(x.shape)
+        fit = pooling.pool.fit(x.shape)
         fit.require("orig_output", y.shape, fit.counts)
         fit.require("grad", grad.shape, fit.counts)
-        result = way.new(x.shape)
-        way.run("max_pool_grad", fit, x.size, *way.whole(x, y, grad), result)
+        result = pooling.new(x.shape)
+        pooling.run("max_pool_grad", fit, x.size, *pooling.contiguous_arrays(x, y, grad), result)
         return result
 
     return run
@@ -87,14 +87,16 @@ def _max_pool_grad(node: Node, device: Device) -> KernelFunction:
 
 @kernel("MaxPoolGradGrad", "MaxPool3DGradGrad", device="GPU", dtypes=_TYPES)
 def _max_pool_grad_grad(node: Node, device: Device) -> KernelFunction:
-    way = _Pooling(node, device, _MAX)
+    pooling = _Pooling(node, device, _MAX)
 
     def run(x: Any, y: Any, grad: Any) -> Any:
-        fit = way.pool.fit(x.shape)
+        fit = pooling.pool.fit(x.shape)
         fit.require("orig_output", y.shape, fit.counts)
         fit.require("grad", grad.shape, x.shape)
-        result = way.new(fit.counts)
-        way.run("max_pool_grad_grad", fit, y.size, *way.whole(x, y, grad), result)
+        result = pooling.new(fit.counts)
+        pooling.run(
+            "max_pool_grad_grad", fit, y.size, *pooling.contiguous_arrays(x, y, grad), result
+        )
         return result
 
     return run
@@ -102,41 +104,44 @@ def _max_pool_grad_grad(node: Node, device: Device) -> KernelFunction:
 
 @kernel("MaxPoolWithArgmax", device="GPU", dtypes=_TYPES)
 def _max_pool_with_argmax(node: Node, device: Device) -> KernelFunction:
-    way, with_batch = _Pooling(node, device, _MAX), node.attrs["include_batch_in_index"]
+    pooling, with_batch = _Pooling(node, device, _MAX), node.attrs["include_batch_in_index"]
 
     def run(x: Any) -> Any:
-        fit = way.pool.fit(x.shape)
-        (x,), y = way.whole(x), way.new(fit.counts)
-        places = way.xp.empty(fit.counts, np.int64)
+        fit = pooling.pool.fit(x.shape)
+        (x,), y = pooling.contiguous_arrays(x), pooling.new(fit.counts)
+        indices = pooling.xp.empty(fit.counts, np.int64)
         image = x.size if with_batch else prod(x.shape[1:])
-        way.run("max_pool_with_argmax", fit, y.size, x, y, places, image)
-        return y, places
+        pooling.run("max_pool_with_argmax", fit, y.size, x, y, indices, image)
+        return y, indices
 
     return run
 
 
 @kernel("MaxPoolGradWithArgmax", device="GPU", dtypes=_TYPES)
 def _max_pool_grad_with_argmax(node: Node, device: Device) -> KernelFunction:
-    way, with_batch = _Pooling(node, device, _BY_PLACE), node.attrs["include_batch_in_index"]
+    pooling, with_batch = _Pooling(node, device, _BY_PLACE), node.attrs["include_batch_in_index"]
     xp = device.xp
 
     def run(x: Any, grad: Any, argmax: Any) -> Any:
-        fit = way.pool.fit(x.shape)
+        fit = pooling.pool.fit(x.shape)
         fit.require("grad", grad.shape, fit.counts)
         fit.require("argmax", argmax.shape, fit.counts)
-        size, count, result = x.size, grad.size, way.new(x.shape)
+        size, count, result = x.size, grad.size, pooling.new(x.shape)
         if not count:
             result.fill(0)
             return result
-        (grad,), places = way.whole(grad), xp.ascontiguousarray(argmax.astype(np.int64))
+        (grad,), indices = (
+            pooling.contiguous_arrays(grad),
+            xp.ascontiguousarray(argmax.astype(np.int64)),
+        )
         where = (0, 0) if with_batch else (prod(x.shape[1:]), prod(fit.counts[1:]))
-        way.run("collect", fit, size, grad, places, result, *where)
+        pooling.run("collect", fit, size, grad, indices, result, *where)
         blocks = -(-count // THREADS)
         match = xp.empty(blocks, np.uint8)
-        way.run("look_for_strangers", fit, count, places, match, *where, size)
+        pooling.run("look_for_strangers", fit, count, indices, match, *where, size)
         numbers = (blocks, THREADS, *where, size, *_numbers(fit), count)
-        args = (grad, places, match, result, *numbers)
-        way.program.launch("add_strangers", (1,), THREADS, *args)
+        args = (grad, indices, match, result, *numbers)
+        pooling.program.launch("add_strangers", (1,), THREADS, *args)
         return result
 
     return run
@@ -147,12 +152,12 @@ def _max_pool_grad_with_argmax(node: Node, device: Device) -> KernelFunction:
 
 @kernel("AvgPool", "AvgPool3D", device="GPU", dtypes={"T": REAL})
 def _avg_pool(node: Node, device: Device) -> KernelFunction:
-    way = _Pooling(node, device, _AVG)
+    pooling = _Pooling(node, device, _AVG)
 
     def run(x: Any) -> Any:
-        fit = way.pool.fit(x.shape)
-        (x,), y = way.whole(x), way.new(fit.counts)
-        way.run("avg_pool", fit, y.size, x, y)
+        fit = pooling.pool.fit(x.shape)
+        (x,), y = pooling.contiguous_arrays(x), pooling.new(fit.counts)
+        pooling.run("avg_pool", fit, y.size, x, y)
         return y
 
     return run
@@ -162,14 +167,14 @@ def _avg_pool(node: Node, device: Device) -> KernelFunction:
     "AvgPoolGrad", "AvgPool3DGrad", device="GPU", host=("orig_input_shape",), dtypes={"T": REAL}
 )
 def _avg_pool_grad(node: Node, device: Device) -> KernelFunction:
-    way = _Pooling(node, device, _AVG)
+    pooling = _Pooling(node, device, _AVG)
 
     def run(sizes: Any, grad: Any) -> Any:
         shape = tuple(int(n) for n in sizes)
-        fit = way.pool.fit(shape)
+        fit = pooling.pool.fit(shape)
         fit.require("grad", grad.shape, fit.counts)
-        (grad,), result = way.whole(grad), way.new(shape)
-        way.run("avg_pool_grad", fit, result.size, grad, result)
+        (grad,), result = pooling.contiguous_arrays(grad), pooling.new(shape)
+        pooling.run("avg_pool_grad", fit, result.size, grad, result)
         return result
 
     return run

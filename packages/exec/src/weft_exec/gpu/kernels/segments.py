@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from weft_exec.gpu.element_types import INEXACT, INTEGERS
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.kernels.rows import add_rows
-from weft_exec.kernels.segments import check_rows, flat_rows, per_row, sizes_of_segments
+from weft_exec.kernels.segments import check_rows, flat_rows, reshape_per_row, sizes_of_segments
 
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device
@@ -43,7 +43,7 @@ def _segment_sum(node: Node, device: Device) -> KernelFunction:
         add_rows(xp, result, ids, data)
         if mean and count:
             sizes = sizes_of_segments(xp, ids, count).astype(data.dtype)
-            result = result / per_row(sizes, data.ndim)
+            result = result / reshape_per_row(sizes, data.ndim)
         return result
 
     return run

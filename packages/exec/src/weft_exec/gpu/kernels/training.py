@@ -51,14 +51,14 @@ def _factory(rule: UpdateRule, resource: bool) -> KernelFactory:
         def run(*inputs: Any) -> Any:
             states = tuple([state_of(value) for value in inputs[:count]])
             numbers = dict(zip(rule.dense, inputs[count:], strict=True))
-            given = numbers.pop(of_grad)
-            grad = xp.ascontiguousarray(given).reshape(given.shape)
+            gradient = numbers.pop(of_grad)
+            grad = xp.ascontiguousarray(gradient).reshape(gradient.shape)
 
             def work(*arrays: Any) -> None:
                 training.check_shapes((*arrays, grad), names)
                 for number in numbers.items():
                     training.check_scalar(*number)
-                program.over(name, grad.size, *arrays, grad, *numbers.values(), *flags)
+                program.launch_elements(name, grad.size, *arrays, grad, *numbers.values(), *flags)
 
             if count == 1:
                 states[0].update(work)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from weft_exec.config import SessionConfig
 from weft_exec.devices.device import DeviceAttributes, make_devices
 from weft_exec.executor.executable import Executable
-from weft_exec.executor.native.warm_up import choosing_regions
+from weft_exec.executor.native.warm_up import count_choosing_time
 from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.runner import Runner
 from weft_exec.resources import containers
@@ -69,16 +69,18 @@ class LocalBackend(Backend):
         self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node], size: int
     ) -> Executable:
         """See the base class."""
-        return self._added(self.planner.plan(feeds, outputs, targets, size, is_first=True))
+        return self._record_executable(
+            self.planner.plan(feeds, outputs, targets, size, is_first=True)
+        )
 
     def plan_again(
         self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node], size: int
     ) -> Executable:
         """See the base class."""
-        with choosing_regions():
-            return self._added(self.planner.plan(feeds, outputs, targets, size))
+        with count_choosing_time():
+            return self._record_executable(self.planner.plan(feeds, outputs, targets, size))
 
-    def _added(self, executable: Executable) -> Executable:
+    def _record_executable(self, executable: Executable) -> Executable:
         """Record an executable, so that closing the session cancels its steps."""
         self._executables.add(executable)
         return executable
@@ -104,9 +106,14 @@ class LocalBackend(Backend):
         if run_metadata is not None:
             from weft_exec.costs import fill_cost_graph
 
-            places = {record.node: record.device for record in records}
+            devices_by_node = {record.node: record.device for record in records}
             devices = {device.name: device.describe() for device in self._devices}
-            fill_cost_graph(run_metadata, places, lambda node: devices[places[node]], self.costs)
+            fill_cost_graph(
+                run_metadata,
+                devices_by_node,
+                lambda node: devices[devices_by_node[node]],
+                self.costs,
+            )
 
     def close(self) -> None:
         """See the base class."""
@@ -116,7 +123,7 @@ class LocalBackend(Backend):
         self.resources.own.clear()
 
 
-class _Private:
+class _PrivateTarget:
     """The target "": named containers belong to the process, all other state to the session."""
 
     def connect(self, target: str, config: SessionConfig) -> Backend:
@@ -128,7 +135,7 @@ class _Private:
         containers.clear_named(names)
 
 
-class _Shared:
+class _SharedTarget:
     """The targets `inproc://name`: sessions with the same name share all state."""
 
     def connect(self, target: str, config: SessionConfig) -> Backend:
@@ -141,5 +148,5 @@ class _Shared:
         containers.clear_shared(target, names)
 
 
-register_target("", _Private())
-register_target("inproc", _Shared())
+register_target("", _PrivateTarget())
+register_target("inproc", _SharedTarget())

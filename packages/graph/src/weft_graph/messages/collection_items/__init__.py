@@ -51,7 +51,7 @@ def register_collection(
     _registry.register(name, ItemFunctions(message, from_protos, of_graph))
 
 
-def one_by_one(from_proto: Callable[..., Any]) -> FromProtos:
+def convert_each(from_proto: Callable[..., Any]) -> FromProtos:
     """Return a `from_protos` that converts each message separately."""
 
     def from_protos(messages: Sequence[Any], import_scope: str | None) -> list[Any]:

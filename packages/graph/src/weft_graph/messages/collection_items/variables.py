@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft_graph.ir.collections_keys import GraphKeys
-from weft_graph.messages.collection_items import one_by_one, register_collection
+from weft_graph.messages.collection_items import convert_each, register_collection
 from weft_graph.variables.base import Variable
 
 for _name in (
@@ -17,4 +17,4 @@ for _name in (
     GraphKeys.GLOBAL_STEP,
     GraphKeys.EVAL_STEP,
 ):
-    register_collection(_name, "VariableDef", one_by_one(Variable.from_proto))
+    register_collection(_name, "VariableDef", convert_each(Variable.from_proto))

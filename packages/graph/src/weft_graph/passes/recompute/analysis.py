@@ -18,7 +18,7 @@ HINT = "_recompute_hint"
 _SMALL = 4096
 """Values up to this many bytes are never recomputed to save memory."""
 
-_FARTHEST = 256
+_MAX_DISTANCE = 256
 """Largest number of nodes between the trigger of a group and its first gradient node."""
 
 
@@ -76,7 +76,7 @@ class Analysis:
         self.nodes = list(run_order(step.live_nodes()))
         self._find_devices(memory)
         self.fetches = step.fetches
-        self.place = {node: i for i, node in enumerate(self.nodes)}
+        self.position = {node: i for i, node in enumerate(self.nodes)}
         self.values = Values(self.nodes, self.fetches, bytes_of)
         self.backward: list[bool] = []
         self.latest: list[int] = []
@@ -94,7 +94,7 @@ class Analysis:
         self.readers: list[list[int]] = [[] for _ in self.nodes]
         for i, node in enumerate(self.nodes):
             for source in dict.fromkeys([s.node for s in node.inputs]):
-                self.readers[self.place[source]].append(i)
+                self.readers[self.position[source]].append(i)
         self.last_forward, self.wanted = self._uses_of_values()
         self.saved = self._savings()
 
@@ -104,12 +104,12 @@ class Analysis:
         names = ["" if device_of is None else device_of(node) for node in self.nodes]
         self._numbers = {name: i for i, name in enumerate(dict.fromkeys(names))}
         self._spaces = [memory.spaces.get(name, name) for name in self._numbers]
-        self._places = [self._numbers[name] for name in names]
+        self._device_numbers = [self._numbers[name] for name in names]
         self._memory = memory
 
     def _find_backward(self, scope: str) -> None:
         for i, node in enumerate(self.nodes):
-            needs = [j for need in needs_of(node) if (j := self.place[need]) < i]
+            needs = [j for need in needs_of(node) if (j := self.position[need]) < i]
             is_backward = node.forward is not None or _is_in(node.name, scope)
             is_backward = is_backward or any([self.backward[j] for j in needs])
             self.backward.append(is_backward)
@@ -117,10 +117,10 @@ class Analysis:
             self.latest.append(before if is_backward or _is_given(node) else i)
 
     def _is_movable(self, node: Node) -> bool:
-        place = self.place[node]
-        if self._places[place] not in self._tight and not is_hinted(node):
+        position = self.position[node]
+        if self._device_numbers[position] not in self._tight and not is_hinted(node):
             return False
-        if self.backward[place] or _is_given(node) or node.traits.routes:
+        if self.backward[position] or _is_given(node) or node.traits.routes:
             return False
         if node.op_def.stateful or not node.outputs or not self.is_plain(node):
             return False
@@ -196,16 +196,16 @@ class Analysis:
                 continue
             members.add(i)
             for source in self.nodes[i].inputs:
-                j = self.place[source.node]
+                j = self.position[source.node]
                 if j in inside and j not in members:
                     stack.append(j)
         return members
 
     def _trigger(self, start: int, last: int) -> int | None:
         """Return a backward node before `start` that can trigger the recomputation, or None."""
-        near: list[int] = [self.place[need] for need in needs_of(self.nodes[start])]
+        near: list[int] = [self.position[need] for need in needs_of(self.nodes[start])]
         near.sort(reverse=True)
-        near.extend(range(start - 1, max(last, start - _FARTHEST), -1))
+        near.extend(range(start - 1, max(last, start - _MAX_DISTANCE), -1))
         for i in near:
             node = self.nodes[i]
             if self.backward[i] and self.latest[i] > last and self.is_plain(node):
@@ -229,10 +229,10 @@ class Analysis:
             starts.setdefault(group.start, []).append(group)
         reads: list[Sequence[int]] = []
         produced: list[Sequence[int]] = []
-        places: list[int] = []
+        positions: list[int] = []
 
         def number(source: Output, group: Group | None) -> int:
-            group_found = group_of.get(self.place[source.node])
+            group_found = group_of.get(self.position[source.node])
             new = group_found is not None and (group is None or group_found is group)
             return numbers[source] + more if new else numbers[source]
 
@@ -241,15 +241,15 @@ class Analysis:
                 for j in group.members:
                     reads.append([number(s, group) for s in self.nodes[j].inputs])
                     produced.append([value + more for value in self.values.makes[j]])
-                    places.append(self._places[j])
+                    positions.append(self._device_numbers[j])
             if self.backward[i]:
                 reads.append([number(source, None) for source in node.inputs])
             else:
                 reads.append(self.values.reads[i])
             produced.append(self.values.makes[i])
-            places.append(self._places[i])
+            positions.append(self._device_numbers[i])
         sizes, moved_bytes = self.values.sizes * 2, self.values.moved * 2
-        limits = on_devices(reads, produced, sizes, moved_bytes, places, self._spaces)
+        limits = on_devices(reads, produced, sizes, moved_bytes, positions, self._spaces)
         limit = peaks(*limits[:3], self.values.kept, limits[3])
         return {name: peak for name, (peak, _) in zip(self._numbers, limit, strict=False)}
 

@@ -21,14 +21,14 @@ class Recompute(Enum):
     ALL = "what is between checkpoints"
 
 
-def chosen(analysis: Analysis, candidates: Recompute, fit: bool) -> Plan | None:
+def choose_plan(analysis: Analysis, candidates: Recompute, fit: bool) -> Plan | None:
     """Return the best plan, or None.
 
     Args:
       fit: True to minimize work within the limits; False to minimize memory.
     """
     hinted = [i for i, node in enumerate(analysis.nodes) if analysis.movable[i] and is_hinted(node)]
-    crossing = _crossing(analysis)
+    crossing = _bytes_across(analysis)
     base = analysis.plan(_runs(analysis, set(hinted), len(hinted), hinted, ()))
     plans = [base]
     if candidates is not Recompute.HINTS:
@@ -38,13 +38,13 @@ def chosen(analysis: Analysis, candidates: Recompute, fit: bool) -> Plan | None:
     fitting = [plan for plan in plans if fit and plan.excess <= 0]
     if fitting:
         best = min(fitting, key=lambda plan: (plan.work, plan.excess))
-        best = best if hinted else _thinned(analysis, best)
+        best = best if hinted else _thin_plan(analysis, best)
     else:
         best = min(plans, key=lambda plan: (plan.excess, plan.work))
     return best if best.groups else None
 
 
-def _thinned(analysis: Analysis, plan: Plan) -> Plan:
+def _thin_plan(analysis: Analysis, plan: Plan) -> Plan:
     """Return the fewest first groups of a plan that meet the limits; the last ones save least."""
     groups = sorted(plan.groups)
     low, high, best = 0, len(groups), plan
@@ -97,7 +97,7 @@ def _runs(
         return i
 
     for i in sorted(allowed):
-        before = {analysis.place[s.node] for s in analysis.nodes[i].inputs} & parents.keys()
+        before = {analysis.position[s.node] for s in analysis.nodes[i].inputs} & parents.keys()
         if cuts:
             segment = bisect_left(cuts, i)
             before = {j for j in before if bisect_left(cuts, j) == segment}
@@ -149,26 +149,26 @@ def _segmentations(analysis: Analysis, hinted: set[int], crossing: Sequence[int]
     limit = min(count, 4 * math.isqrt(count) + 4)
     plans_by_size: dict[int, Plan] = {}
 
-    def look_at(number: int) -> None:
+    def evaluate(number: int) -> None:
         if 2 <= number <= limit and number not in plans_by_size:
             cuts = _cuts(analysis, crossing, number)
             plans_by_size[number] = analysis.plan(_segments(analysis, cuts, hinted))
 
     number = 2
     while number <= limit:
-        look_at(number)
+        evaluate(number)
         number *= 2
     for shift in (4, 8):
         if plans_by_size:
             best = min(
                 plans_by_size, key=lambda n: (plans_by_size[n].excess, plans_by_size[n].work)
             )
-            look_at(best - max(1, best // shift))
-            look_at(best + max(1, best // shift))
+            evaluate(best - max(1, best // shift))
+            evaluate(best + max(1, best // shift))
     return list(plans_by_size.values())
 
 
-def _crossing(analysis: Analysis) -> list[int]:
+def _bytes_across(analysis: Analysis) -> list[int]:
     """Return the bytes that would be kept if a segment ended at each index."""
     values = analysis.values
     change = [0] * (len(analysis.nodes) + 1)

@@ -15,10 +15,10 @@ Source: T. Chen, B. Xu, C. Zhang, C. Guestrin, Training Deep Nets with Sublinear
 from __future__ import annotations
 
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.step_graph import RunOrder, StepGraph, place_new_nodes
+from weft_graph.ir.step_graph import RunOrder, StepGraph, reorder_nodes
 from weft_graph.passes.memory import BytesOf, MemoryLimits, static_bytes
 from weft_graph.passes.recompute.analysis import Analysis, Group, Plan
-from weft_graph.passes.recompute.plans import Recompute, chosen
+from weft_graph.passes.recompute.plans import Recompute, choose_plan
 
 SUFFIX = "/recomputed"
 """Suffix of the names of copies."""
@@ -51,7 +51,7 @@ def recompute(
     analysis = Analysis(step, scope, bytes_of or static_bytes, memory or minimum, run_order)
     if not analysis.has_gradients:
         return 0
-    plan = chosen(analysis, candidates, memory is not None)
+    plan = choose_plan(analysis, candidates, memory is not None)
     if plan is None:
         return 0
     return _Rewriter(step, analysis, plan).run()
@@ -77,7 +77,7 @@ class _Rewriter:
         for i, node in enumerate(nodes):
             if self._analysis.backward[i]:
                 self._use_copies(node)
-        place_new_nodes(self._step, nodes, before)
+        reorder_nodes(self._step, nodes, before)
         self._step.changes["recompute"] += count
         return count
 

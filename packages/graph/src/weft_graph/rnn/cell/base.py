@@ -12,7 +12,7 @@ from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
 from weft_graph.layers.base import InputSpec, Layer, is_trainable
-from weft_graph.rnn.cell.config import read, type_name, written
+from weft_graph.rnn.cell.config import read, to_config, type_name
 from weft_graph.rnn.cell.steps import batch_size_of, zero_tensors
 from weft_graph.variables.scope import get_variable_scope, variable_scope
 from weft_tensor import dtypes, errors
@@ -142,7 +142,7 @@ class RNNCell(Layer):
           8
         """
         config = {"name": self.name, "trainable": self.trainable, "dtype": type_name(self)}
-        return config | {name: written(getattr(self, f"_{name}")) for name in self._configured}
+        return config | {name: to_config(getattr(self, f"_{name}")) for name in self._configured}
 
     @classmethod
     def from_config(

@@ -14,7 +14,7 @@ from weft_graph.layers.base import InputSpec
 from weft_graph.ops import join
 from weft_graph.rnn.cell.base import LayerRNNCell
 from weft_graph.variables.initializers import constant_initializer, zeros_initializer
-from weft_tensor.arguments import integer
+from weft_tensor.arguments import check_integer
 
 
 def affine(inputs: Output, state: Output, kernel: Any, bias: Any) -> Output:
@@ -54,7 +54,7 @@ class BasicRNNCell(LayerRNNCell):
     ) -> None:
         super().__init__(name=name, dtype=dtype, _reuse=reuse, **kwargs)
         self.input_spec = InputSpec(ndim=2)
-        self._num_units = integer(num_units, "num_units", 0)
+        self._num_units = check_integer(num_units, "num_units", 0)
         self._activation = activation_of(activation) or nn.tanh
 
     @property
@@ -125,7 +125,7 @@ class GRUCell(LayerRNNCell):
     ) -> None:
         super().__init__(name=name, dtype=dtype, _reuse=reuse, **kwargs)
         self.input_spec = InputSpec(ndim=2)
-        self._num_units = integer(num_units, "num_units", 0)
+        self._num_units = check_integer(num_units, "num_units", 0)
         self._activation = activation_of(activation) or nn.tanh
         self._kernel_initializer = initializer_of(kernel_initializer, "kernel_initializer")
         self._bias_initializer = initializer_of(bias_initializer, "bias_initializer")

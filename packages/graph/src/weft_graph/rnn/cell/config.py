@@ -10,24 +10,24 @@ from weft_graph.layers.base import Layer
 from weft_graph.variables import initializers
 
 
-def written(value: Any) -> Any:
+def to_config(value: Any) -> Any:
     """Convert a cell's argument to numbers, strings, lists and dictionaries if possible.
 
     Cells and initializers become their class name and arguments, and functions become their name.
     Functions without a known name, and tensors, are returned unchanged.
     """
     if isinstance(value, list | tuple):
-        return [written(item) for item in value]
+        return [to_config(item) for item in value]
     if isinstance(value, initializers.Initializer) or hasattr(value, "zero_state"):
         return {"class_name": type(value).__name__, "config": value.get_config()}
     return activation_name(value) or value
 
 
 def read(value: Any, base: type, custom_objects: dict[str, Any] | None = None) -> Any:
-    """Convert a value back from the form of `written`.
+    """Convert a value back from the form of `to_config`.
 
     Args:
-      value: result of `written`.
+      value: result of `to_config`.
       base: base class of all cells.
       custom_objects: classes by name, which take precedence over known ones.
     Raises: InvalidArgumentError: a class is unknown.

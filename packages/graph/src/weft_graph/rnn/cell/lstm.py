@@ -18,7 +18,7 @@ from weft_graph.rnn.cell.basic import affine
 from weft_graph.variables.initializers import zeros_initializer
 from weft_graph.variables.partitioning import fixed_size_partitioner
 from weft_tensor import errors
-from weft_tensor.arguments import integer
+from weft_tensor.arguments import check_integer
 
 
 class LSTMStateTuple(NamedTuple):
@@ -99,7 +99,7 @@ class BasicLSTMCell(LayerRNNCell):
     ) -> None:
         super().__init__(name=name, dtype=dtype, _reuse=reuse, **kwargs)
         self.input_spec = InputSpec(ndim=2)
-        self._num_units = integer(num_units, "num_units", 0)
+        self._num_units = check_integer(num_units, "num_units", 0)
         self._forget_bias = forget_bias
         self._state_is_tuple = state_is_tuple
         self._activation = activation_of(activation) or nn.tanh
@@ -212,11 +212,11 @@ class LSTMCell(LayerRNNCell):
     ) -> None:
         super().__init__(name=name, dtype=dtype, _reuse=reuse, **kwargs)
         self.input_spec = InputSpec(ndim=2)
-        self._num_units = integer(num_units, "num_units", 0)
+        self._num_units = check_integer(num_units, "num_units", 0)
         self._use_peepholes = use_peepholes
         self._cell_clip = cell_clip
         self._initializer = initializer_of(initializer, "initializer")
-        self._num_proj = None if num_proj is None else integer(num_proj, "num_proj", 1)
+        self._num_proj = None if num_proj is None else check_integer(num_proj, "num_proj", 1)
         self._proj_clip = proj_clip
         self._num_unit_shards = num_unit_shards
         self._num_proj_shards = num_proj_shards
@@ -269,12 +269,12 @@ class LSTMCell(LayerRNNCell):
             f = f + self._forget_bias
         if self._use_peepholes:
             f, i = f + c * self._peep_f, i + c * self._peep_i
-        new_c = _clipped(sigmoid(f) * c + sigmoid(i) * act(j), self._cell_clip)
+        new_c = _clip(sigmoid(f) * c + sigmoid(i) * act(j), self._cell_clip)
         if self._use_peepholes:
             o = o + new_c * self._peep_o
         new_h = sigmoid(o) * act(new_c)
         if self._num_proj is not None:
-            new_h = _clipped(out("MatMul", [new_h, self._projection]), self._proj_clip)
+            new_h = _clip(out("MatMul", [new_h, self._projection]), self._proj_clip)
         if self._state_is_tuple:
             return new_h, LSTMStateTuple(new_c, new_h)
         return new_h, join.concat([new_c, new_h], 1)
@@ -284,7 +284,7 @@ class LSTMCell(LayerRNNCell):
         return slicing.slice(state, [0, 0], [-1, c]), slicing.slice(state, [0, c], [-1, h])
 
 
-def _clipped(value: Output, limit: float | None) -> Output:
+def _clip(value: Output, limit: float | None) -> Output:
     if limit is None:
         return value
     result: Output = arithmetic.clip_by_value(value, -limit, limit)

@@ -12,7 +12,7 @@ from weft_graph.ir import nest
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ops import join, slicing
 from weft_graph.rnn.cell.base import RNNCell, assert_like_rnncell
-from weft_graph.rnn.cell.config import written
+from weft_graph.rnn.cell.config import to_config
 from weft_graph.variables.scope import variable_scope
 from weft_tensor import errors
 
@@ -59,14 +59,14 @@ class MultiRNNCell(RNNCell):
 
     def get_config(self) -> dict[str, Any]:
         """Return the cells and `state_is_tuple`; see `RNNCell`."""
-        return {"cells": written(self._cells), "state_is_tuple": self._state_is_tuple}
+        return {"cells": to_config(self._cells), "state_is_tuple": self._state_is_tuple}
 
     def _inner_cells(self) -> Sequence[Any]:
         return self._cells
 
-    def _tracked(self) -> Iterator[tuple[str, Any]]:
+    def _trackable_items(self) -> Iterator[tuple[str, Any]]:
         yield from ((f"cell-{number}", cell) for number, cell in enumerate(self._cells))
-        yield from super()._tracked()
+        yield from super()._trackable_items()
 
     @property
     def state_size(self) -> Any:

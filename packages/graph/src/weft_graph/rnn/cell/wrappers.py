@@ -17,7 +17,7 @@ from weft_graph.ir.node import Output
 from weft_graph.nn.scope import static_number
 from weft_graph.ops import random
 from weft_graph.rnn.cell.base import RNNCell, assert_like_rnncell
-from weft_graph.rnn.cell.config import written
+from weft_graph.rnn.cell.config import to_config
 from weft_graph.rnn.cell.lstm import LSTMStateTuple
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import TensorShape, as_dims, format_dims
@@ -43,7 +43,7 @@ class RNNCellWrapper(RNNCell):
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments to create a wrapper like this one; see `RNNCell`."""
-        return super().get_config() | {"cell": written(self.cell)}
+        return super().get_config() | {"cell": to_config(self.cell)}
 
     def _inner_cells(self) -> Sequence[Any]:
         return (self.cell,)
@@ -149,18 +149,20 @@ class DropoutWrapper(RNNCellWrapper):
     def __call__(self, inputs: Any, state: Any, scope: Any = None) -> Any:
         """Compute one step; see `RNNCell`."""
         if _drops(self._input_keep_prob):
-            inputs = self._dropped(inputs, "input", self._input_keep_prob, inputs)
+            inputs = self._apply_dropout(inputs, "input", self._input_keep_prob, inputs)
         output, new_state = self.cell(inputs, state, scope=scope)
         if _drops(self._state_keep_prob):
             shallow_structure = nest.get_traverse_shallow_structure(
                 self._dropout_state_filter_visitor or _non_memory_parts, new_state
             )
-            new_state = self._dropped(new_state, "state", self._state_keep_prob, shallow_structure)
+            new_state = self._apply_dropout(
+                new_state, "state", self._state_keep_prob, shallow_structure
+            )
         if _drops(self._output_keep_prob):
-            output = self._dropped(output, "output", self._output_keep_prob, output)
+            output = self._apply_dropout(output, "output", self._output_keep_prob, output)
         return output, new_state
 
-    def _dropped(self, values: Any, kind: str, keep_prob: Any, shallow_structure: Any) -> Any:
+    def _apply_dropout(self, values: Any, kind: str, keep_prob: Any, shallow_structure: Any) -> Any:
         """Apply dropout to the parts of a structure where `shallow_structure` is not False."""
         count = -1
 
@@ -241,7 +243,7 @@ def _drops(keep_prob: Any) -> bool:
 # ------------------------------------------------------------------------------ the other two
 
 
-def _added(inputs: Any, outputs: Any) -> Any:
+def _add_structures(inputs: Any, outputs: Any) -> Any:
     def add(x: Any, y: Any) -> Any:
         if not x.shape.is_compatible_with(y.shape):
             raise errors.InvalidArgumentError(
@@ -283,7 +285,7 @@ class ResidualWrapper(RNNCellWrapper):
           shape.
         """
         outputs, new_state = self.cell(inputs, state, scope=scope)
-        return (self._residual_fn or _added)(inputs, outputs), new_state
+        return (self._residual_fn or _add_structures)(inputs, outputs), new_state
 
 
 class DeviceWrapper(RNNCellWrapper):

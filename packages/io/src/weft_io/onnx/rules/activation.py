@@ -32,7 +32,7 @@ _PLAIN: Final[dict[str, Callable[[Output], Output]]] = {
 
 
 @importer(*_PLAIN, elementwise=True)
-def _plain(operation: Operation) -> Output:
+def _import_elementwise(operation: Operation) -> Output:
     return _PLAIN[operation.op](operation[0])
 
 
@@ -91,16 +91,16 @@ def selu_of(x: Output, alpha: float, gamma: float) -> Output:
 @importer("HardSigmoid", elementwise=True)
 def _hard_sigmoid(operation: Operation) -> Output:
     alpha, beta = operation.attribute("alpha", 0.2), operation.attribute("beta", 0.5)
-    return _clipped_line(operation[0], alpha, beta)
+    return _clip_linear(operation[0], alpha, beta)
 
 
 @importer("HardSwish", elementwise=True)
 def _hard_swish(operation: Operation) -> Output:
     x = operation[0]
-    return x * _clipped_line(x, 1 / 6, 0.5)
+    return x * _clip_linear(x, 1 / 6, 0.5)
 
 
-def _clipped_line(x: Output, slope: float, offset: float) -> Output:
+def _clip_linear(x: Output, slope: float, offset: float) -> Output:
     """Compute `slope * x + offset`, clipped to [0, 1]."""
     line = x * like(slope, x) + like(offset, x)
     clipped: Output = clip_by_value(line, like(0, x), like(1, x))
@@ -123,14 +123,14 @@ def _softmax(operation: Operation) -> Output:
     axis = operation.axis(-1 if operation.version >= 13 else 1)
     if operation.version >= 13 or axis == operation.rank() - 1:
         x, order = operation.plain()
-        return operation.transposed(_over(operation.op, x, order[axis]), order)
+        return operation.transposed(_hardmax_mask(operation.op, x, order[axis]), order)
     sizes = shape(x)
     rows = reduce_prod(sizes[:axis])
     flat = reshape(x, [rows, -1])
-    return reshape(_over(operation.op, flat, 1), sizes)
+    return reshape(_hardmax_mask(operation.op, flat, 1), sizes)
 
 
-def _over(op: str, x: Output, axis: int) -> Output:
+def _hardmax_mask(op: str, x: Output, axis: int) -> Output:
     if op == "Softmax":
         return nn.softmax(x, axis=axis)
     if op == "LogSoftmax":
@@ -192,7 +192,7 @@ def _constant(operation: Operation) -> Output:
 
 
 @exporter("Relu", "Elu", "Softplus", "Softsign")
-def _write_plain(export: NodeExport) -> Value:
+def _export_elementwise(export: NodeExport) -> Value:
     return export.elementwise(export.node.type, export[0])
 
 

@@ -38,7 +38,7 @@ from weft_io.onnx.transpositions import channels_first, inverse
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
-_MOST_PIECES: Final = 1 << 16
+_MAX_PIECES: Final = 1 << 16
 """Maximum number of pieces of a Split, each of which is a node's output."""
 
 
@@ -51,7 +51,7 @@ def shape64(x: Output) -> Output:
 def _cast(operation: Operation) -> Output:
     x, target = operation[0], operation.dtype_of("to", dtypes.float32)
     if target in (dtypes.float32, dtypes.float64) and x.dtype.is_integer:
-        return operation.in_floats(x, target)
+        return operation.cast_to_floats(x, target)
     return convert_elements(x, target, bool(operation.attribute("saturate", 1)))
 
 
@@ -149,13 +149,13 @@ def _unsqueeze(operation: Operation) -> Output:
         order = sorted(np.asarray(known).reshape(-1).tolist(), key=abs)
         return reduce(lambda result, axis: expand_dims(result, operation.shared(axis)), order, x)
     if known is not None and x.dims is not None:
-        places = np.asarray(known).reshape(-1)
-        count = len(x.dims) + len(places)
-        if np.any(places < -count) or np.any(places >= count):
+        axis_list = np.asarray(known).reshape(-1)
+        count = len(x.dims) + len(axis_list)
+        if np.any(axis_list < -count) or np.any(axis_list >= count):
             raise errors.InvalidArgumentError(
-                f"axes of Unsqueeze must be among {count}, got {places.tolist()}"
+                f"axes of Unsqueeze must be among {count}, got {axis_list.tolist()}"
             )
-        for axis in sorted(int(item) % count for item in places):
+        for axis in sorted(int(item) % count for item in axis_list):
             x = expand_dims(x, operation.shared(axis))
         return x
     axes = reshape(axes, [-1])
@@ -225,8 +225,8 @@ def _pieces(operation: Operation, x: Output, order: Sequence[int]) -> list[Outpu
     axis = order[operation.axis()]
     sizes = operation.tensor(1, "split")
     count = operation.attribute("num_outputs") or operation.num_outputs
-    if not 0 < count <= _MOST_PIECES:
-        raise errors.InvalidArgumentError(f"Split gives 1 to {_MOST_PIECES} pieces, got {count}")
+    if not 0 < count <= _MAX_PIECES:
+        raise errors.InvalidArgumentError(f"Split gives 1 to {_MAX_PIECES} pieces, got {count}")
     if sizes is not None:
         return split(x, sizes, axis, num=count)
     total = x.dims[axis] if x.dims is not None else None
@@ -248,7 +248,7 @@ def _even_sizes(total: int, count: int) -> list[int]:
 @importer("Pad")
 def _pad(operation: Operation) -> Output:
     x, order = operation.plain()
-    return operation.transposed(_padded(operation, x, _sides(operation, order)), order)
+    return operation.transposed(_pad_sides(operation, x, _sides(operation, order)), order)
 
 
 def _sides(operation: Operation, order: Sequence[int]) -> Output:
@@ -274,7 +274,7 @@ def _sides(operation: Operation, order: Sequence[int]) -> Output:
     return sides
 
 
-def _padded(operation: Operation, x: Output, sides: Output) -> Output:
+def _pad_sides(operation: Operation, x: Output, sides: Output) -> Output:
     mode = operation.attribute("mode", "constant")
     if mode == "constant":
         value: Any = operation.get(2)
@@ -321,14 +321,14 @@ def pad_axes(x: Output, sides: Output, value: Any = 0) -> Output:
 
 def _mirror(mode: str, count: Output, before: Output, after: Output) -> Output:
     """Return the input position of each position of a padded axis."""
-    places = sequence(-before, count + after)
+    axis_list = sequence(-before, count + after)
     if mode == "edge":
-        return maximum(minimum(places, count - 1), like(0, places))
+        return maximum(minimum(axis_list, count - 1), like(0, axis_list))
     if mode == "wrap":
-        return floormod(places, count)
+        return floormod(axis_list, count)
     period = maximum(2 * count - 2, like(1, count))
-    places = floormod(places, period)
-    return where_v2(less(places, count), places, period - places)
+    axis_list = floormod(axis_list, period)
+    return where_v2(less(axis_list, count), axis_list, period - axis_list)
 
 
 @importer("ConstantOfShape")

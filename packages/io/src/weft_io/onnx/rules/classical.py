@@ -19,7 +19,7 @@ from weft_graph.ops.reduction import argmax, reduce_any, reduce_max, reduce_sum
 from weft_graph.ops.shapes import expand_dims, reshape, shape
 from weft_io.onnx.operation import Operation, cast, like
 from weft_io.onnx.registry import importer
-from weft_io.onnx.rules.scores import labels_of, select_labels, to_floats, transform_scores
+from weft_io.onnx.rules.scores import class_labels, select_labels, to_floats, transform_scores
 from weft_tensor import dtypes, errors
 
 _ML = "ai.onnx.ml"
@@ -124,8 +124,8 @@ def _category_mapper(operation: Operation) -> Output:
 
 def _look_up(same: Output, values: Any, default: Any) -> Output:
     """Return the value of the first equal key, or the default."""
-    place = argmax(cast(same, dtypes.int32), -1)
-    return where_v2(reduce_any(same, -1), gather(constant(values), place), constant(default))
+    index = argmax(cast(same, dtypes.int32), -1)
+    return where_v2(reduce_any(same, -1), gather(constant(values), index), constant(default))
 
 
 def _mapping(operation: Operation) -> tuple[Any, Any, Any]:
@@ -172,7 +172,7 @@ def _linear_regressor(operation: Operation) -> Output:
 
 @importer("LinearClassifier", domain=_ML)
 def _linear_classifier(operation: Operation) -> list[Output]:
-    labels = labels_of(operation)
+    labels = class_labels(operation)
     offset = operation.attribute("intercepts") or [0.0]
     weights = np.array(operation.required("coefficients"), np.float32).reshape(len(offset), -1)
     scores = matmul(to_floats(operation[0]), constant(weights.T.copy()))

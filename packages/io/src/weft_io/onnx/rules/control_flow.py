@@ -23,7 +23,7 @@ from weft_graph.ops.permutation import reverse, transpose
 from weft_graph.ops.shapes import rank, reshape, shape
 from weft_io.onnx.operation import Operation, cast
 from weft_io.onnx.registry import importer
-from weft_io.onnx.rules.sequence import common, shapeless
+from weft_io.onnx.rules.sequence import common_type, shapeless
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import TensorShape, as_dims
 
@@ -41,17 +41,17 @@ def _if(operation: Operation) -> list[Output]:
     then, otherwise = operation.subgraph("then_branch"), operation.subgraph("else_branch")
     kinds: list[Any] = []
 
-    def noted(graph: GraphProto) -> list[Output]:
+    def trace_body(graph: GraphProto) -> list[Output]:
         results = operation.run(graph, [])
         kinds.append([operation.kind(item) for item in results])
         return results
 
-    match = cond(reshape(operation[0], []), lambda: noted(then), lambda: noted(otherwise))
+    match = cond(reshape(operation[0], []), lambda: trace_body(then), lambda: trace_body(otherwise))
     results = list(match) if isinstance(match, (list, tuple)) else [match]
     for index, result in enumerate(results):
         present_values = [item[index] for item in kinds if item[index] is not None]
         if result.dtype is dtypes.variant and present_values:
-            operation.typed(result, reduce(common, present_values))
+            operation.typed(result, reduce(common_type, present_values))
     return results
 
 
@@ -116,7 +116,7 @@ def _loop(operation: Operation) -> list[Output]:
     types = [(dtypes.int64, []), (dtypes.bool_, []), *_types(carried, shapes)]
     arrays = _arrays(operation, body, 1 + count, None, types)
 
-    def more(iteration: Output, go_on: Output, *_: Any) -> Output:
+    def should_continue(iteration: Output, go_on: Output, *_: Any) -> Output:
         if limit is None:
             return go_on
         return logical_and(go_on, less(iteration, reshape(limit, [])))
@@ -138,7 +138,7 @@ def _loop(operation: Operation) -> list[Output]:
     scalars = [TensorShape([]), TensorShape([])]
     flows = [TensorShape([])] * len(arrays)
     result = while_loop(
-        more,
+        should_continue,
         step,
         [constant(0, dtypes.int64), go_on, *carried, *arrays],
         shape_invariants=[*scalars, *shapes, *flows],
@@ -173,7 +173,7 @@ def _pass_kinds(operation: Operation, values: Sequence[Output], kinds: Sequence[
 def _scan(operation: Operation) -> list[Output]:
     if operation.version < 9:
         return _scan_of_batch(operation)
-    return _scanned(operation, [operation[i] for i in range(len(operation.inputs))])
+    return _run_scan(operation, [operation[i] for i in range(len(operation.inputs))])
 
 
 def _scan_of_batch(operation: Operation) -> list[Output]:
@@ -186,11 +186,11 @@ def _scan_of_batch(operation: Operation) -> list[Output]:
     if batch is None:
         raise operation.unknown("known size at axis 0, the batch", 1)
     rows = [unstack(value, batch) for value in values]
-    results = [_scanned(operation, list(item)) for item in zip(*rows, strict=True)]
+    results = [_run_scan(operation, list(item)) for item in zip(*rows, strict=True)]
     return [stack(list(item)) for item in zip(*results, strict=True)]
 
 
-def _scanned(operation: Operation, values: Sequence[Output]) -> list[Output]:
+def _run_scan(operation: Operation, values: Sequence[Output]) -> list[Output]:
     body, sources = operation.subgraph("body"), operation.required("num_scan_inputs")
     count = len(values) - sources
     state, scanned = list(values[:count]), list(values[count:])
@@ -199,11 +199,11 @@ def _scanned(operation: Operation, values: Sequence[Output]) -> list[Output]:
     inputs = []
     for index, value in enumerate(scanned):
         axis = axes[index] if axes else 0
-        value = _first(value, axis)
+        value = _move_axis_to_front(value, axis)
         if directions and directions[index]:
             value = reverse(value, [0])
         inputs.append(TensorArray(value.dtype.base_dtype, shape(value)[0]).unstack(value))
-    num_iterations = shape(_first(scanned[0], axes[0] if axes else 0))[0]
+    num_iterations = shape(_move_axis_to_front(scanned[0], axes[0] if axes else 0))[0]
     shapes = _shapes(operation, body, 0, state)
     rows = [(value.dtype.base_dtype, _row(value, axes, i)) for i, value in enumerate(scanned)]
     outputs = _arrays(operation, body, count, num_iterations, [*_types(state, shapes), *rows])
@@ -236,7 +236,7 @@ def _row(value: Output, axes: Sequence[int] | None, index: int) -> Any:
     return [size for i, size in enumerate(value.dims) if i != axis]
 
 
-def _first(value: Output, axis: int) -> Output:
+def _move_axis_to_front(value: Output, axis: int) -> Output:
     """Move an axis to the front."""
     if not axis:
         return value
@@ -244,15 +244,15 @@ def _first(value: Output, axis: int) -> Output:
         count = len(value.dims)
         axis %= count
         return transpose(value, [axis, *(i for i in range(count) if i != axis)])
-    place, axes_after = _positions(value, axis)
-    return transpose(value, concat([[place], sequence.range(place), axes_after], 0))
+    position, axes_after = _positions(value, axis)
+    return transpose(value, concat([[position], sequence.range(position), axes_after], 0))
 
 
 def _positions(value: Output, axis: int) -> tuple[Output, Output]:
     """Return an axis of a value of unknown rank, and the axes after it."""
     count = rank(value)
-    place = constant(axis) if axis > 0 else count + axis
-    return place, sequence.range(place + 1, count)
+    position = constant(axis) if axis > 0 else count + axis
+    return position, sequence.range(position + 1, count)
 
 
 def _collect(operation: Operation, arrays: Sequence[TensorArray]) -> list[Output]:
@@ -276,5 +276,5 @@ def _first_to(value: Output, axis: int) -> Output:
         count = len(value.dims)
         axis %= count
         return transpose(value, [*range(1, axis + 1), 0, *range(axis + 1, count)])
-    place, axes_after = _positions(value, axis)
-    return transpose(value, concat([sequence.range(1, place + 1), [0], axes_after], 0))
+    position, axes_after = _positions(value, axis)
+    return transpose(value, concat([sequence.range(1, position + 1), [0], axes_after], 0))

@@ -41,7 +41,7 @@ from weft_tensor.shape import format_dims
 @importer("Conv")
 def _conv(operation: Operation) -> Output:
     w, bias = operation[1], operation.vector(2)
-    operation.of_rank(operation.rank(1))
+    operation.require_rank(operation.rank(1))
     result = convolution(operation, operation.channels_last(), w)
     return operation.channels_first(result if bias is None else result + bias)
 
@@ -61,7 +61,7 @@ class Images(NamedTuple):
 _FLOATS: Final = Images(conv2d, depthwise_conv2d_native)
 
 
-def slides_whole(operation: Operation, w: Output) -> bool:
+def is_fixed_padding_conv(operation: Operation, w: Output) -> bool:
     """Return True for a convolution of 1-D or 2-D images with known padding."""
     kernel = _kernel(operation, w)
     pads = windows(operation, kernel).pads
@@ -74,7 +74,7 @@ def convolution(operation: Operation, x: Output, w: Output, images: Images = _FL
     Args:
       x: (N, ..., C).
       w: (M, C / group, ...).
-      images: functions for other types than floats; requires that `slides_whole` is true.
+      images: functions for other types than floats; requires that `is_fixed_padding_conv` is true.
     Returns: (N, ..., M).
     Raises: UnimplementedError: there are more than three spatial axes.
     """
@@ -113,12 +113,12 @@ def _group(
     operation: Operation, x: Output, w: Output, windows: Windows, group: int, images: Images
 ) -> Output:
     if group == 1:
-        return _plain(operation, x, w, windows, images)
+        return _conv3d(operation, x, w, windows, images)
     inner = w.dims[1] if w.dims else None
     if inner == 1 and len(windows.kernel) == 2:
         return _depthwise(operation, x, w, windows, group, images)
     parts = [
-        _plain(operation, part_x, part_w, windows, images)
+        _conv3d(operation, part_x, part_w, windows, images)
         for part_x, part_w in zip(split(x, group, -1), split(w, group, 0), strict=True)
     ]
     return concat(parts, -1)
@@ -128,7 +128,7 @@ def _padding(windows: Windows) -> Any:
     return [[0, 0], *map(list, windows.pads), [0, 0]] if windows.pads else "VALID"
 
 
-def _plain(operation: Operation, x: Output, w: Output, windows: Windows, images: Images) -> Output:
+def _conv3d(operation: Operation, x: Output, w: Output, windows: Windows, images: Images) -> Output:
     strides, dilations = [1, *windows.strides, 1], [1, *windows.dilations, 1]
     if len(windows.kernel) == 2:
         w = transpose(w, operation.shared((2, 3, 1, 0)))
@@ -153,7 +153,7 @@ def _conv_transpose(operation: Operation) -> Output:
     w, bias = operation[1], operation.vector(2)
     kernel, group = _kernel(operation, w), operation.attribute("group", 1)
     spatial = len(kernel)
-    operation.of_rank(spatial + 2)
+    operation.require_rank(spatial + 2)
     if group != 1 and (group < 1 or operation.size(0, 1) % group):
         raise errors.InvalidArgumentError(
             f"group of ConvTranspose must divide the channels of its input, of which its weights "
@@ -239,20 +239,20 @@ def _cut(
 
 @exporter("Conv2D", "Conv3D", "DepthwiseConv2dNative")
 def _write_conv(export: NodeExport) -> Value:
-    return write_slid(export, *grouped_filters(export))
+    return write_slid(export, *split_filter_groups(export))
 
 
-def grouped_filters(export: NodeExport) -> tuple[Value, list[int], int]:
+def split_filter_groups(export: NodeExport) -> tuple[Value, list[int], int]:
     """Return filters (M, C / group, ...), the kernel size along each axis, and `group`.
 
     Raises: UnimplementedError: a required size is unknown.
     """
-    places = layout(export)
-    count = len(places.spatial)
-    kernel = _known_kernel(export, count)
+    axes_layout = layout(export)
+    count = len(axes_layout.spatial)
+    kernel = _static_kernel_size(export, count)
     if not export.node.type.startswith("Depthwise"):
         return export.transposed(export[1], [count + 1, count, *range(count)]), kernel, 1
-    sizes = export.dims()[places.channels], export.dims(1)[count]
+    sizes = export.dims()[axes_layout.channels], export.dims(1)[count]
     depth = next((item for item in sizes if item is not None), None)
     if depth is None:
         raise errors.UnimplementedError("the number of channels must be known")
@@ -260,7 +260,7 @@ def grouped_filters(export: NodeExport) -> tuple[Value, list[int], int]:
     return export.reshape(w, [-1, 1, *kernel]), kernel, depth
 
 
-def _known_kernel(export: NodeExport, count: int) -> list[int]:
+def _static_kernel_size(export: NodeExport, count: int) -> list[int]:
     result = [size for size in export.dims(1)[:count] if size is not None]
     if len(result) < count:
         raise errors.UnimplementedError("the shape of the filter must be known")
@@ -278,34 +278,34 @@ def write_slid(
     """Export a convolution of the first input.
 
     Args:
-      w, kernel, group: results of `grouped_filters`.
+      w, kernel, group: results of `split_filter_groups`.
       op: ONNX's name; ops other than Conv return int32.
       *more: inputs after the filters.
     """
-    places, sizes = layout(export), export.dims()
-    attributes = slide(export, places, kernel, [sizes[axis] for axis in places.spatial])
-    x = export.transposed(export[0], places.order)
+    axes_layout, sizes = layout(export), export.dims()
+    attributes = slide(export, axes_layout, kernel, [sizes[axis] for axis in axes_layout.spatial])
+    x = export.transposed(export[0], axes_layout.order)
     dtype = x.dtype if op == "Conv" else dtypes.int32
     result = export.add(op, x, w, *more, dtype=dtype, group=group, **attributes)
-    return export.transposed(result, inverse(places.order))
+    return export.transposed(result, inverse(axes_layout.order))
 
 
 @exporter("Conv2DBackpropInput", "Conv3DBackpropInputV2")
 def _write_conv_transpose(export: NodeExport) -> Value:
     """Export the gradient of a convolution, whose padding depends on the sizes of its input."""
-    places = layout(export)
-    count = len(places.spatial)
+    axes_layout = layout(export)
+    count = len(axes_layout.spatial)
     kernel, output_shape = (
-        _known_kernel(export, count),
+        _static_kernel_size(export, count),
         constant_value_as_dims(export.node.inputs[0]),
     )
-    sizes = [None if output_shape is None else output_shape[axis] for axis in places.spatial]
+    sizes = [None if output_shape is None else output_shape[axis] for axis in axes_layout.spatial]
     known = [size for size in sizes if size is not None]
     if len(known) < count:
         raise errors.UnimplementedError("the height and the width of the result must be known")
-    if output_shape is not None and export.dims(1)[count] != output_shape[places.channels]:
+    if output_shape is not None and export.dims(1)[count] != output_shape[axes_layout.channels]:
         raise errors.UnimplementedError("grouped transposed convolutions cannot be exported")
-    attributes = slide(export, places, kernel, known)
+    attributes = slide(export, axes_layout, kernel, known)
     pads = attributes.setdefault("pads", [0] * 2 * count)
     dilations = attributes.get("dilations", [1] * count)
     more = []
@@ -315,6 +315,6 @@ def _write_conv_transpose(export: NodeExport) -> Value:
         num_steps = (size + margin - extent) // stride
         more.append(size - (num_steps * stride + extent - margin))
     w = export.transposed(export[1], [count + 1, count, *range(count)])
-    x = export.transposed(export[2], places.order)
+    x = export.transposed(export[2], axes_layout.order)
     result = export.add("ConvTranspose", x, w, output_padding=more, **attributes)
-    return export.transposed(result, inverse(places.order))
+    return export.transposed(result, inverse(axes_layout.order))

@@ -128,7 +128,7 @@ def _pow(operation: Operation) -> Output:
 
 
 @importer("Sum", "Mean", "Max", "Min", elementwise=True)
-def _of_many(operation: Operation) -> Output:
+def _import_variadic(operation: Operation) -> Output:
     values = [operation[index] for index in range(len(operation.inputs))]
     if not values:
         raise errors.InvalidArgumentError(f"{operation.op} requires an input")
@@ -142,14 +142,14 @@ def _of_many(operation: Operation) -> Output:
 def _clip(operation: Operation) -> Output:
     x = operation[0]
     low, high = (_bound(operation, index, name) for index, name in ((1, "min"), (2, "max")))
-    if low is not None and high is not None and _in_order(low, high):
+    if low is not None and high is not None and _are_ordered(low, high):
         return out("ClipByValue", [x, low, high])
     if low is not None:
         x = arithmetic.maximum(x, low)
     return x if high is None else arithmetic.minimum(x, high)
 
 
-def _in_order(low: Output, high: Output) -> bool:
+def _are_ordered(low: Output, high: Output) -> bool:
     """Return True if two bounds are known and in order.
 
     If the first is larger, ONNX returns the second, and `ClipByValue` the first.
@@ -249,7 +249,7 @@ _TO_ONNX: Final = {
 
 
 @exporter(*_TO_ONNX)
-def _write_plain(export: NodeExport) -> Value:
+def _export_elementwise(export: NodeExport) -> Value:
     kind = export.node.outputs[0].dtype
     return export.elementwise(_TO_ONNX[export.node.type], *export.inputs(), dtype=kind)
 
@@ -258,7 +258,7 @@ def _write_plain(export: NodeExport) -> Value:
 def _write_or_equal(export: NodeExport) -> Value:
     name = _TO_ONNX[export.node.type]
     if export.opset >= 12:
-        return _write_plain(export)
+        return _export_elementwise(export)
     strict = export.elementwise(name.removesuffix("OrEqual"), *export.inputs(), dtype=dtypes.bool_)
     equal = export.elementwise("Equal", *export.inputs(), dtype=dtypes.bool_)
     return export.elementwise("Or", strict, equal)

@@ -162,10 +162,10 @@ def _factor(x: Output, axes: Sequence[int], epsilon: float) -> Output:
 def _embed_layer_normalization(operation: Operation) -> Sequence[Output | None]:
     """Import the normalized sum of the embeddings of words, positions and segments."""
     ids, segments, mask = operation[0], operation.get(1), operation.get(7)
-    places = operation.get(8)
-    if places is None:
-        places = expand_dims(sequence(shape(ids)[1]), 0)
-    total = gather(operation[2], ids) + gather(operation[3], places)
+    position_ids = operation.get(8)
+    if position_ids is None:
+        position_ids = expand_dims(sequence(shape(ids)[1]), 0)
+    total = gather(operation[2], ids) + gather(operation[3], position_ids)
     if segments is not None and operation.get(4) is not None:
         total = total + gather(operation[4], segments)
     result = _normal(total, operation[5], operation[6], operation.attribute("epsilon", 1e-12))[0]

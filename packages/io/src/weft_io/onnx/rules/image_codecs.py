@@ -29,7 +29,7 @@ def _image_decoder(operation: Operation) -> Output:
         raise errors.InvalidArgumentError(
             f"pixel_format must be RGB, BGR or Grayscale, got {kind!r}"
         )
-    data = reduce_join(gather(constant(_BYTES), cast(operation.of_rank(1), dtypes.int32)))
+    data = reduce_join(gather(constant(_BYTES), cast(operation.require_rank(1), dtypes.int32)))
     pixels = {"channels": 3, "dtype": dtypes.uint8, "expand_animations": False}
     image = out("DecodeImage", [data], pixels)
     if kind == "RGB":

@@ -91,35 +91,35 @@ def _gather_elements(operation: Operation) -> Output:
 
 @importer("ScatterElements", "Scatter")
 def _scatter_elements(operation: Operation) -> Output:
-    places = _positions(operation[0], operation[1], operation.axis())
+    positions = _positions(operation[0], operation[1], operation.axis())
     return scatter_updates(
-        operation[0], places, operation[2], operation.attribute("reduction", "none")
+        operation[0], positions, operation[2], operation.attribute("reduction", "none")
     )
 
 
 @importer("ScatterND")
 def _scatter_nd(operation: Operation) -> Output:
     x, indices = operation[0], operation[1]
-    places = count_from_front(indices, shape64(x)[: _depth(indices)])
-    return scatter_updates(x, places, operation[2], operation.attribute("reduction", "none"))
+    positions = count_from_front(indices, shape64(x)[: _depth(indices)])
+    return scatter_updates(x, positions, operation[2], operation.attribute("reduction", "none"))
 
 
-def scatter_updates(x: Output, places: Output, updates: Output, reduction: str) -> Output:
+def scatter_updates(x: Output, positions: Output, updates: Output, reduction: str) -> Output:
     """Scatter `updates` into x at index vectors of shape (..., depth)."""
     if reduction == "mul":
-        return x * _products(x, places, updates)
+        return x * _products(x, positions, updates)
     if reduction not in _SCATTER:
         raise errors.InvalidArgumentError(
             f"reduction must be one of none, add, mul, max, min, got {reduction!r}"
         )
-    return _SCATTER[reduction](x, places, updates)
+    return _SCATTER[reduction](x, positions, updates)
 
 
-def _products(x: Output, places: Output, updates: Output) -> Output:
+def _products(x: Output, positions: Output, updates: Output) -> Output:
     """Return for each element of x the product of its updates, or 1."""
-    sizes, depth = shape64(x), _depth(places)
+    sizes, depth = shape64(x), _depth(positions)
     outer, inner = sizes[:depth], sizes[depth:]
-    flat = reduce_sum(places * cumprod(outer, exclusive=True, reverse=True), -1)
+    flat = reduce_sum(positions * cumprod(outer, exclusive=True, reverse=True), -1)
     # As a row for each update: the number of rows is given, since there may be no elements.
     count = size(flat, out_type=dtypes.int64)
     rows = reshape(updates, concat([[count], inner], 0))
@@ -154,7 +154,7 @@ def _unique(operation: Operation) -> list[Output]:
     number = shape64(counts)[0]
     first = _first_positions(inverse, number)
     if operation.attribute("sorted", 1):
-        order = cast(_sorted_order(gather(rows, first), axis is None), dtypes.int64)
+        order = cast(_lexicographic_order(gather(rows, first), axis is None), dtypes.int64)
         rank = cast(argsort(order), dtypes.int64)
         first, counts, inverse = gather(first, order), gather(counts, order), gather(rank, inverse)
     values = gather(x if axis is not None else rows, first, axis=axis or 0)
@@ -174,8 +174,8 @@ def _row_codes(rows: Output) -> Output:
     assert width is not None, "the sizes beside the axis are known"
     code = ones_like(cast(rows[:, 0], dtypes.int64)) * 0
     for column in range(width):
-        values, place = unique(rows[:, column], dtypes.int64)
-        code = unique(code * shape64(values)[0] + place, dtypes.int64)[1]
+        values, position = unique(rows[:, column], dtypes.int64)
+        code = unique(code * shape64(values)[0] + position, dtypes.int64)[1]
     return code
 
 
@@ -184,7 +184,7 @@ def _first_positions(inverse: Output, number: Output) -> Output:
     return unsorted_segment_min(sequence(shape64(inverse)[0]), inverse, number)
 
 
-def _sorted_order(rows: Output, flat: bool) -> Output:
+def _lexicographic_order(rows: Output, flat: bool) -> Output:
     """Return the lexicographic order of rows."""
     if flat:
         return argsort(rows, stable=True)
@@ -210,13 +210,13 @@ def _tensor_scatter(operation: Operation) -> Output:
     form = [1] * count
     form[axis] = -1
     form[0] = -1
-    indices = reshape(steps, _two(form, axis, sizes, starts is None))
+    indices = reshape(steps, _per_batch_shape(form, axis, sizes, starts is None))
     return scatter_updates(
         cache, _positions(cache, broadcast_to(indices, sizes), axis), update, "none"
     )
 
 
-def _two(form: list[int], axis: int, sizes: Output, single: bool) -> Any:
+def _per_batch_shape(form: list[int], axis: int, sizes: Output, single: bool) -> Any:
     """Return the shape of a scalar per batch member that broadcasts along an axis."""
     result: list[Any] = [1] * len(form)
     result[axis] = sizes[axis]
@@ -236,19 +236,19 @@ def _two(form: list[int], axis: int, sizes: Output, single: bool) -> Any:
 def _write_gather(export: NodeExport) -> Value:
     batch = int(export.attribute("batch_dims", 0) or 0)
     axis = int(export.known(2, "the axis")) if export.node.type == "GatherV2" else batch
-    x, places = export[0], export[1]
+    x, positions = export[0], export[1]
     if not batch:
-        return export.add("Gather", x, _indices(export, places), axis=axis)
+        return export.add("Gather", x, _indices(export, positions), axis=axis)
     if axis % export.rank() != batch % export.rank(1):
         raise errors.UnimplementedError(
             "with batch_dims, ONNX gathers only from the first axis after the batch axes"
         )
-    last = export.add("Unsqueeze", export.int64(places), export.ints([-1]))
+    last = export.add("Unsqueeze", export.int64(positions), export.ints([-1]))
     return export.add("GatherND", x, last, batch_dims=batch % export.rank(1))
 
 
-def _indices(export: NodeExport, places: Value) -> Value:
-    return places if places.dtype in (dtypes.int32, dtypes.int64) else export.int64(places)
+def _indices(export: NodeExport, positions: Value) -> Value:
+    return positions if positions.dtype in (dtypes.int32, dtypes.int64) else export.int64(positions)
 
 
 @exporter("GatherNd")
@@ -260,12 +260,12 @@ def _write_gather_nd(export: NodeExport) -> Value:
 
 @exporter("ScatterNd")
 def _write_scatter_nd(export: NodeExport) -> Value:
-    places, updates, sizes = export.inputs()
+    positions, updates, sizes = export.inputs()
     empty = export.add("Expand", export.like(0, updates), export.int64(sizes))
-    return export.add("ScatterND", empty, export.int64(places), updates, reduction="add")
+    return export.add("ScatterND", empty, export.int64(positions), updates, reduction="add")
 
 
-_WAYS: Final = {
+_REDUCTIONS: Final = {
     "TensorScatterUpdate": "none",
     "TensorScatterAdd": "add",
     "TensorScatterMax": "max",
@@ -273,11 +273,11 @@ _WAYS: Final = {
 }
 
 
-@exporter(*_WAYS)
+@exporter(*_REDUCTIONS)
 def _write_scatter(export: NodeExport) -> Value:
-    x, places, updates = export.inputs()
-    way = _WAYS[export.node.type]
-    return export.add("ScatterND", x, export.int64(places), updates, reduction=way)
+    x, positions, updates = export.inputs()
+    way = _REDUCTIONS[export.node.type]
+    return export.add("ScatterND", x, export.int64(positions), updates, reduction=way)
 
 
 @exporter("Where")
@@ -292,16 +292,16 @@ def _write_nonzero(export: NodeExport) -> Value:
 @exporter("OneHot")
 def _write_one_hot(export: NodeExport) -> Value:
     """Export OneHot; out-of-range negative positions select nothing in weft, unlike in ONNX."""
-    places, depth, on, off = export.inputs()
-    places, depth = export.int64(places), export.int64(depth)
-    negative = export.elementwise("Less", places, export.ints(0), dtype=dtypes.bool_)
-    places = export.elementwise("Where", negative, depth, places, dtype=dtypes.int64)
+    positions, depth, on, off = export.inputs()
+    positions, depth = export.int64(positions), export.int64(depth)
+    negative = export.elementwise("Less", positions, export.ints(0), dtype=dtypes.bool_)
+    positions = export.elementwise("Where", negative, depth, positions, dtype=dtypes.int64)
     values = [export.reshape(item, [1]) for item in (off, on)]
     pair = export.add("Concat", *values, axis=0)
     axis = int(export.attribute("axis"))
     if export.rank():
-        return export.add("OneHot", places, depth, pair, dtype=on.dtype, axis=axis)
-    row = export.add("OneHot", export.vector(places), depth, pair, dtype=on.dtype, axis=-1)
+        return export.add("OneHot", positions, depth, pair, dtype=on.dtype, axis=axis)
+    row = export.add("OneHot", export.vector(positions), depth, pair, dtype=on.dtype, axis=-1)
     return export.add("Squeeze", row, export.ints([0]))
 
 

@@ -24,7 +24,13 @@ from weft_io.onnx.export_graph import Value
 from weft_io.onnx.node_export import NodeExport
 from weft_io.onnx.operation import Operation, cast
 from weft_io.onnx.registry import exporter, importer
-from weft_io.onnx.rules.conv import Images, convolution, grouped_filters, slides_whole, write_slid
+from weft_io.onnx.rules.conv import (
+    Images,
+    convolution,
+    is_fixed_padding_conv,
+    split_filter_groups,
+    write_slid,
+)
 from weft_io.onnx.rules.linalg import product
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -51,13 +57,13 @@ def _center_numbers(
     Args:
       shape: shape to which a vector of zero points is reshaped.
     """
-    result, offset = operation.in_floats(value, dtype), operation.get(zero)
+    result, offset = operation.cast_to_floats(value, dtype), operation.get(zero)
     if offset is None:
         return result
     known = operation.value(zero)
     if known is not None and not known.any():
         return result
-    operand = operation.in_floats(offset, dtype)
+    operand = operation.cast_to_floats(offset, dtype)
     return result - _point(operation, operand, zero, shape)
 
 
@@ -70,7 +76,7 @@ def _point(operation: Operation, value: Output, index: int, shape: Sequence[int]
     return reshape(value, shape) if operation.rank(index) == 1 else value
 
 
-def _known_weights(
+def _constant_weights(
     operation: Operation, index: int, zero: int, shape: Sequence[int] = ()
 ) -> np.ndarray[Any, Any] | None:
     """Return constant integer weights minus their zero point as int32."""
@@ -144,15 +150,15 @@ def _call_function(
       body: the function's computation.
     """
 
-    def traced(*inputs: Output) -> list[Output]:
+    def trace_body(*inputs: Output) -> list[Output]:
         return [body(*inputs)]
 
     def arguments(graph: FunctionGraph) -> tuple[list[Output], dict[str, Any]]:
         return [graph.add_input_like(value, value.node.type) for value in values], {}
 
     graph = get_default_graph()
-    with graph.functions.reserved(name) as unique:
-        function, _ = trace(traced, arguments, unique, graph, ordered=False, attrs=marks)
+    with graph.functions.reserve_name(name) as unique:
+        function, _ = trace(trace_body, arguments, unique, graph, ordered=False, attrs=marks)
         graph.functions.add(function)
     result: Output = add_call(function, list(values))[1][0]
     return result
@@ -184,7 +190,7 @@ def product_with_weights(
 ) -> Output:
     """Return the product of `a` and an input, both minus their zero points."""
     vector = operation.rank(second[0]) == 1
-    integers = _known_weights(operation, *second)
+    integers = _constant_weights(operation, *second)
     wide = _exact_type(operation, second[0], integers, [0 if vector else -2])
     b, b_zero = _small(integers), constant(np.int32(0))
     if b is None:
@@ -216,7 +222,7 @@ def integer_product(name: str, values: Sequence[Output], wide: DType) -> Output:
 @importer("MatMulInteger")
 def _matmul_integer(operation: Operation) -> Output:
     result = exact_product(operation, (0, 2), (1, 3))
-    return operation.in_integers(result, dtypes.int32)
+    return operation.cast_to_integers(result, dtypes.int32)
 
 
 # ------------------------------------------------------------------------- convolutions
@@ -233,16 +239,16 @@ def exact_convolution(operation: Operation, zero: int, index: int, w_zero: int) 
         indices of the weights and both zero points among the inputs.
     """
     rank = operation.rank(index)
-    operation.of_rank(rank)
+    operation.require_rank(rank)
     shape = [-1, *[1] * (rank - 1)]
-    integers = _known_weights(operation, index, w_zero, shape)
+    integers = _constant_weights(operation, index, w_zero, shape)
     wide = _exact_type(operation, index, integers, range(1, rank))
     point = operation.value(w_zero)
     w = _small(integers)
     if w is None and (operation.get(w_zero) is None or (point is not None and not point.any())):
         w = operation[index]
     x = operation.channels_last()
-    if w is not None and slides_whole(operation, w):
+    if w is not None and is_fixed_padding_conv(operation, w):
         images = _images(operation.op, _zero_point(operation, zero, []), wide)
         return cast(convolution(operation, x, w, images), wide)
     if integers is None:
@@ -277,13 +283,13 @@ def _images(name: str, zero: Output, wide: DType) -> Images:
 @importer("ConvInteger")
 def _conv_integer(operation: Operation) -> Output:
     result = exact_convolution(operation, 2, 1, 3)
-    return operation.channels_first(operation.in_integers(result, dtypes.int32))
+    return operation.channels_first(operation.cast_to_integers(result, dtypes.int32))
 
 
 # -------------------------------------------------------------------------------- export
 
 
-def _written_point(export: NodeExport, index: int, dtype: DType) -> Value | None:
+def _export_zero_point(export: NodeExport, index: int, dtype: DType) -> Value | None:
     """Return a zero point in the type of its operand; None if it is out of range."""
     value = export[index]
     if value.array is not None:
@@ -301,7 +307,7 @@ def _written_point(export: NodeExport, index: int, dtype: DType) -> Value | None
 @exporter("MatMulInteger")
 def _write_matmul_integer(export: NodeExport) -> Value:
     """Export in 32 bits if ONNX's op does not support the zero points' shapes or values."""
-    a_zero, b_zero = (_written_point(export, i + 2, export[i].dtype) for i in (0, 1))
+    a_zero, b_zero = (_export_zero_point(export, i + 2, export[i].dtype) for i in (0, 1))
     a_dims, b_dims, b_sizes = (export.node.inputs[i].dims for i in (2, 3, 1))
     if a_dims == () and a_zero is not None and b_zero is not None and b_dims is not None:
         if b_dims == ():
@@ -319,9 +325,9 @@ def _write_matmul_integer(export: NodeExport) -> Value:
 
 @exporter("Conv2DInteger", "DepthwiseConv2dInteger")
 def _write_conv_integer(export: NodeExport) -> Value:
-    zero = _written_point(export, 2, export[0].dtype)
+    zero = _export_zero_point(export, 2, export[0].dtype)
     if zero is None:
         raise errors.UnimplementedError(
             f"the zero point must be known to be one of {export[0].dtype.name}"
         )
-    return write_slid(export, *grouped_filters(export), "ConvInteger", zero)
+    return write_slid(export, *split_filter_groups(export), "ConvInteger", zero)

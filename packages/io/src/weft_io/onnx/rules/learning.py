@@ -18,7 +18,7 @@ _DOMAIN = "ai.onnx.preview.training"
 Update = Callable[[Operation, Output, Output, Sequence[Output]], Sequence[Output]]
 
 
-def _each(operation: Operation, states: int, update: Update) -> list[Output]:
+def _update_each(operation: Operation, states: int, update: Update) -> list[Output]:
     """Return the update of each variable; inputs and results are grouped by kind."""
     values = [operation[index] for index in range(2, len(operation.inputs))]
     count, slots = divmod(len(values), 2 + states)
@@ -48,7 +48,7 @@ def _adagrad(operation: Operation) -> list[Output]:
         below = sqrt(total) + like(operation.attribute("epsilon", 1e-6), x)
         return [x - cast(current_rate, x.dtype) * g / below, total]
 
-    return _each(operation, 1, update)
+    return _update_each(operation, 1, update)
 
 
 @importer("Momentum", domain=_DOMAIN)
@@ -69,7 +69,7 @@ def _momentum(operation: Operation) -> list[Output]:
         step = new if mode == "standard" else g + alpha * new
         return [x - cast(rate, x.dtype) * step, new]
 
-    return _each(operation, 1, update)
+    return _update_each(operation, 1, update)
 
 
 @importer("Adam", domain=_DOMAIN)
@@ -93,7 +93,7 @@ def _adam(operation: Operation) -> list[Output]:
         after = 1.0 - like(operation.attribute("norm_coefficient_post", 0.0), x)
         return [after * new, first, second]
 
-    return _each(operation, 2, update)
+    return _update_each(operation, 2, update)
 
 
 @importer("Gradient", domain=_DOMAIN)

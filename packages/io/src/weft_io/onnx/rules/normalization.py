@@ -20,7 +20,7 @@ from weft_io.onnx.rules.array import shape64
 from weft_io.onnx.transpositions import channels_first, inverse
 from weft_tensor import dtypes, errors
 
-_MOST_SUMMED: Final = 1000
+_MAX_SUMMED: Final = 1000
 """Maximum number of channels that LRN sums, each of which adds a few nodes."""
 
 
@@ -28,7 +28,7 @@ _MOST_SUMMED: Final = 1000
 def _batch_normalization(operation: Operation) -> list[Output]:
     spatial = operation.attribute("spatial", 1)
     scale, bias, mean, variance = (
-        operation.of_rank(1, index) if spatial else operation[index] for index in range(1, 5)
+        operation.require_rank(1, index) if spatial else operation[index] for index in range(1, 5)
     )
     epsilon = operation.attribute("epsilon", 1e-5)
     training = operation.attribute("training_mode", 0) or (
@@ -74,7 +74,11 @@ def _reverse(operation: Operation, x: Output) -> Output:
 
 @importer("InstanceNormalization")
 def _instance_normalization(operation: Operation) -> Output:
-    x, scale, bias = operation.channels_last(), operation.of_rank(1, 1), operation.of_rank(1, 2)
+    x, scale, bias = (
+        operation.channels_last(),
+        operation.require_rank(1, 1),
+        operation.require_rank(1, 2),
+    )
     mean, variance = moments(x, list(range(1, operation.rank() - 1)), keep_dims=True)
     normal = (x - mean) * rsqrt(variance + like(operation.attribute("epsilon", 1e-5), variance))
     return operation.channels_first(normal * scale + bias)
@@ -101,8 +105,8 @@ def _layer_normalization(operation: Operation) -> list[Output]:
 @importer("LRN")
 def _lrn(operation: Operation) -> Output:
     x, size = operation[0], operation.required("size")
-    if not 1 <= size <= _MOST_SUMMED:
-        raise errors.InvalidArgumentError(f"LRN sums 1 to {_MOST_SUMMED} channels, got {size}")
+    if not 1 <= size <= _MAX_SUMMED:
+        raise errors.InvalidArgumentError(f"LRN sums 1 to {_MAX_SUMMED} channels, got {size}")
     before = (size - 1) // 2
     sides = [[0, 0], [before, size - 1 - before], *[[0, 0]] * (operation.rank() - 2)]
     whole, sizes = pad(square(x), sides), shape64(x)

@@ -76,16 +76,19 @@ def _max_with_positions(
     if operation.attribute("storage_order", 0):
         order = [0, 1, *reversed(spatial)]
         flat = reshape(sequence(reduce_prod(sizes)), [sizes[axis] for axis in order])
-        places = transpose(flat, [order.index(axis) for axis in range(count)])
+        positions = transpose(flat, [order.index(axis) for axis in range(count)])
     else:
-        places = reshape(sequence(reduce_prod(sizes)), sizes)
-    places = transpose(places, inverse(channels_first(count)))
+        positions = reshape(sequence(reduce_prod(sizes)), sizes)
+    positions = transpose(positions, inverse(channels_first(count)))
     values = windows.taps(add_margins(x, windows, lowest))
-    tap_positions = windows.taps(add_margins(places, windows, 0))
+    tap_positions = windows.taps(add_margins(positions, windows, 0))
     best, best_position = values[0], tap_positions[0]
-    for value, place in zip(values[1:], tap_positions[1:], strict=True):
+    for value, position in zip(values[1:], tap_positions[1:], strict=True):
         better = greater(value, best)
-        best, best_position = where_v2(better, value, best), where_v2(better, place, best_position)
+        best, best_position = (
+            where_v2(better, value, best),
+            where_v2(better, position, best_position),
+        )
     return [best, best_position]
 
 
@@ -139,7 +142,7 @@ def _global(operation: Operation) -> Output:
 
 @importer("MaxUnpool")
 def _max_unpool(operation: Operation) -> Output:
-    x, places, output_shape = operation[0], operation[1], operation.get(2)
+    x, positions, output_shape = operation[0], operation[1], operation.get(2)
     kernel = operation.required("kernel_shape")
     count = len(kernel)
     strides = operation.attribute("strides") or [1] * count
@@ -151,7 +154,7 @@ def _max_unpool(operation: Operation) -> Output:
     ]
     input_sizes = stack([sizes[0], sizes[1], *outer])
     flat = scatter_nd(
-        reshape(places, [-1, 1]), reshape(x, [-1]), reshape(reduce_prod(input_sizes), [1])
+        reshape(positions, [-1, 1]), reshape(x, [-1]), reshape(reduce_prod(input_sizes), [1])
     )
     result = reshape(flat, input_sizes)
     if output_shape is None:
@@ -176,12 +179,12 @@ _TO_ONNX = {
 
 @exporter(*_TO_ONNX)
 def _write_pool(export: NodeExport) -> Value:
-    places, sizes = layout(export), export.dims()
+    positions, sizes = layout(export), export.dims()
     ksize = [int(item) for item in export.attribute("ksize")]
-    if ksize[0] != 1 or ksize[places.channels] != 1:
+    if ksize[0] != 1 or ksize[positions.channels] != 1:
         raise errors.UnimplementedError("ONNX cannot pool over the batch or channel axis")
-    kernel = [ksize[axis] for axis in places.spatial]
-    attributes = slide(export, places, kernel, [sizes[axis] for axis in places.spatial])
-    x = export.transposed(export[0], places.order)
+    kernel = [ksize[axis] for axis in positions.spatial]
+    attributes = slide(export, positions, kernel, [sizes[axis] for axis in positions.spatial])
+    x = export.transposed(export[0], positions.order)
     result = export.add(_TO_ONNX[export.node.type], x, **attributes)
-    return export.transposed(result, inverse(places.order))
+    return export.transposed(result, inverse(positions.order))

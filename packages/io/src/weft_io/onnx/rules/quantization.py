@@ -35,7 +35,7 @@ def _align(operation: Operation, value: Output, x: Output) -> Output:
     if value.dims is None or len(value.dims) == 1:
         return _along_axis(operation, value)
     if block:
-        operation.of_rank(len(value.dims))
+        operation.require_rank(len(value.dims))
         axis = operation.axis(1)
         block = minimum(block, shape64(x)[axis])  # a larger block is the same
         wide = repeat(value, block, axis=axis)
@@ -117,7 +117,7 @@ def _q_linear_conv(operation: Operation) -> Output:
 def _dynamic_quantize(operation: Operation) -> list[Output]:
     x, order = (operation[0], []) if operation[0].dims is None else operation.plain()
     rows, scale, zero = quantize_dynamically(x)
-    result, point = (operation.in_integers(item, dtypes.uint8) for item in (rows, zero))
+    result, point = (operation.cast_to_integers(item, dtypes.uint8) for item in (rows, zero))
     return [operation.transposed(result, order), scale, point]
 
 

@@ -37,7 +37,7 @@ def _store(operation: Operation, real: Output, index: int, like: int = 0) -> Out
 
 
 @importer("QuantizeLinear", "DequantizeLinear", domain=RUNTIME)
-def _plain(operation: Operation) -> Output:
+def _import_older_form(operation: Operation) -> Output:
     """Import older forms of standard ops, before these supported 16 bits."""
     return operation.of(operation.op, *operation.inputs, **operation.attributes)
 

@@ -107,8 +107,8 @@ def _activations(operation: Operation, directions: int) -> list[_Activations]:
         for name in names
     ]
     count = len(default)
-    places = [slice(count * i, count * (i + 1)) for i in range(directions)]
-    return [_Activations(names[place], cells[place]) for place in places]
+    slices = [slice(count * i, count * (i + 1)) for i in range(directions)]
+    return [_Activations(names[part], cells[part]) for part in slices]
 
 
 @importer("DynamicQuantizeLSTM", domain="com.microsoft")
@@ -121,7 +121,7 @@ def _recurrent(operation: Operation) -> list[Output]:
             f"direction of {operation.op} must be one of {list(_BACKWARD)}, got {direction!r}"
         )
     for index in range(3):
-        operation.of_rank(3, index)
+        operation.require_rank(3, index)
     said, width = operation.attribute("hidden_size"), (operation[2].dims or (None,))[-1]
     if operation.op != "DynamicQuantizeLSTM" and said and width not in (said, None):
         raise errors.InvalidArgumentError(
@@ -234,7 +234,7 @@ class _Layer:
         """Return the weights of the state as floats."""
         return r
 
-    def of_inputs(self, x: Output) -> Output:
+    def multiply_inputs(self, x: Output) -> Output:
         """Multiply rows of inputs by their weights, (rows, directions * gates)."""
         return self.product(x, self.w)
 
@@ -260,7 +260,7 @@ class _Layer:
         if self.quantized and lengths_input is not None:  # past all ends nothing is read
             is_active = less(sequence(shape(x)[0]), reduce_max(lengths_input))
             x = where_v2(reshape(is_active, [-1, 1, 1]), x, like(0, x))
-        rows = self.of_inputs(_reshape(x, [-1, depth]))
+        rows = self.multiply_inputs(_reshape(x, [-1, depth]))
         if self.bias is not None:
             rows = rows + self.bias
         rows = _reshape(rows, [steps, batch, _sizes(rows)[1]])
@@ -271,9 +271,12 @@ class _Layer:
             outputs, *lasts = self._steps(rows, r, self.inner_bias, lengths_input, states)
         else:
             outputs, *lasts = self._call_function(kind, rows, lengths_input, states)
-        return [outputs, *(self._last(item, 5 + i, lengths_input) for i, item in enumerate(lasts))]
+        return [
+            outputs,
+            *(self._final_state(item, 5 + i, lengths_input) for i, item in enumerate(lasts)),
+        ]
 
-    def _last(self, state: Output, index: int, lengths: Output | None) -> Output:
+    def _final_state(self, state: Output, index: int, lengths: Output | None) -> Output:
         """Return a final state; 0 for sequences without steps, as in ONNX Runtime."""
         known = self.operation.value(4)
         if (
@@ -354,7 +357,7 @@ class _Layer:
             backward=list(self.backward),
         )
         graph = get_default_graph()
-        with graph.functions.reserved(self.operation.op) as name:
+        with graph.functions.reserve_name(self.operation.op) as name:
             function, _ = trace(body, arguments, name, graph, ordered=False, attrs=attrs)
             graph.functions.add(function)
         return add_call(function, values)[1]
@@ -372,7 +375,7 @@ class _QuantizedLayer(_Layer):
         self.scales, self.points = self._scale(10)
         return self.operation[1], self.operation[2]
 
-    def of_inputs(self, x: Output) -> Output:
+    def multiply_inputs(self, x: Output) -> Output:
         columns = [len(self.backward), 1, _sizes(self.r)[2]]
         scales, points = (
             merge_directions(broadcast_to(expand_dims(item, 1), stack(columns)))
@@ -385,11 +388,11 @@ class _QuantizedLayer(_Layer):
 
     def _scale(self, scale: int) -> tuple[Output, Output]:
         """Return the scale and zero point of weights: one per direction, or one per column."""
-        places, point = [len(self.backward), -1], self.operation.get(scale + 1)
-        scales = reshape(self.operation[scale], places)
+        slices, point = [len(self.backward), -1], self.operation.get(scale + 1)
+        scales = reshape(self.operation[scale], slices)
         if point is None:
             return scales, zeros_like(cast(scales, dtypes.int32))
-        return scales, reshape(cast(point, dtypes.int32), places)
+        return scales, reshape(cast(point, dtypes.int32), slices)
 
     def floats(self, r: Output, scales: Output, points: Output) -> Output:
         result = cast(r, scales.dtype) - expand_dims(cast(points, scales.dtype), 1)
@@ -429,7 +432,7 @@ class _Cell:
         ends = [self.width * end for end in accumulate(counts)]
         return [rows[..., begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
 
-    def limited(self, x: Output) -> Output:
+    def clip_input(self, x: Output) -> Output:
         """Clip the input of an activation."""
         return x if self.clip is None else clip_by_value(x, -self.clip, self.clip)
 
@@ -473,7 +476,7 @@ class _Cell:
         return [where_v2(is_active, old[0], like(0, old[0])), *old[1:]]
 
     def _rnn(self, x: Output, old: Sequence[Output]) -> list[Output]:
-        return [self.activations[0](self.limited(x + self.product(old[0], self.r)))]
+        return [self.activations[0](self.clip_input(x + self.product(old[0], self.r)))]
 
     def _gru(self, x: Output, old: Sequence[Output]) -> list[Output]:
         (h,) = old
@@ -486,9 +489,9 @@ class _Cell:
         else:
             of_gates, of_new = self._parts(self.r, 2, 1)
             more, inner = self.product(h, of_gates), None
-        z, r = self._parts(f(self.limited(gates + more)), 1, 1)
+        z, r = self._parts(f(self.clip_input(gates + more)), 1, 1)
         inner = self.product(r * h, of_new) if inner is None else r * inner
-        new = g(self.limited(new + inner))
+        new = g(self.clip_input(new + inner))
         return [new + z * (h - new)]
 
     def _lstm(self, x: Output, old: Sequence[Output]) -> list[Output]:
@@ -497,15 +500,15 @@ class _Cell:
         rows = x + self.product(h, self.r)
         if self.peep is None and not self.input_forget:
             gates, cell = self._parts(rows, 3, 1)
-            i, o, forget = self._parts(f(self.limited(gates)), 1, 1, 1)
-            new = forget * c + i * g(self.limited(cell))
+            i, o, forget = self._parts(f(self.clip_input(gates)), 1, 1, 1)
+            new = forget * c + i * g(self.clip_input(cell))
             return [o * last(new), new]
         i, o, forget, cell = self._parts(rows, 1, 1, 1, 1)
         if self.peep is not None:
             i, forget = i + self.peep[0] * c, forget + self.peep[2] * c
-        i = f(self.limited(i))
-        forget = like(1, i) - i if self.input_forget else f(self.limited(forget))
-        new = forget * c + i * g(self.limited(cell))
+        i = f(self.clip_input(i))
+        forget = like(1, i) - i if self.input_forget else f(self.clip_input(forget))
+        new = forget * c + i * g(self.clip_input(cell))
         if self.peep is not None:
             o = o + self.peep[1] * new
-        return [f(self.limited(o)) * last(new), new]
+        return [f(self.clip_input(o)) * last(new), new]

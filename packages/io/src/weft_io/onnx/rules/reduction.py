@@ -56,7 +56,7 @@ def _reduce(operation: Operation) -> Output:
     keep = bool(operation.attribute("keepdims", 1))
     known = None if axes is None else constant_value(axes)
     if known is not None and known.size and x.dims is not None:
-        return _over_axes(operation, [int(axis) % len(x.dims) for axis in known.ravel()], keep)
+        return _reduce_axes(operation, [int(axis) % len(x.dims) for axis in known.ravel()], keep)
     rule, empty_is_none = _rule(operation, x), operation.attribute("noop_with_empty_axes", 0)
     if axes is None or axes.dims == (0,):
         return rule(expand_dims(x, 0), 0, False) if empty_is_none else rule(x, None, keep)
@@ -79,14 +79,16 @@ def _rule(operation: Operation, x: Output) -> _Reduce:
     return _REDUCE[operation.op]
 
 
-def _over_axes(operation: Operation, axes: Sequence[int], keep: bool) -> Output:
+def _reduce_axes(operation: Operation, axes: Sequence[int], keep: bool) -> Output:
     """Reduce the untransposed input over known axes."""
     x, order = operation.plain()
     result = _rule(operation, x)(x, sorted(order[axis] for axis in axes), keep)
     if keep:
         return operation.transposed(result, order)
-    remaining = [place for axis, place in enumerate(order) if axis not in axes]
-    return operation.transposed(result, [sorted(remaining).index(place) for place in remaining])
+    remaining = [position for axis, position in enumerate(order) if axis not in axes]
+    return operation.transposed(
+        result, [sorted(remaining).index(position) for position in remaining]
+    )
 
 
 @importer("ArgMax", "ArgMin")
@@ -102,7 +104,7 @@ def _extreme(operation: Operation) -> Output:
 
 
 @importer("CumSum", "CumProd")
-def _running(operation: Operation) -> Output:
+def _cumulative(operation: Operation) -> Output:
     rule = reduction.cumsum if operation.op == "CumSum" else reduction.cumprod
     return rule(
         operation[0],
@@ -158,7 +160,7 @@ _TO_ONNX: Final = {
 
 @exporter(*_TO_ONNX)
 def _write_reduction(export: NodeExport) -> Value:
-    return _reduced(export, _TO_ONNX[export.node.type], export[0])
+    return _export_reduction(export, _TO_ONNX[export.node.type], export[0])
 
 
 @exporter("All", "Any")
@@ -166,11 +168,11 @@ def _write_logical(export: NodeExport) -> Value:
     """Export a logical reduction as a count of true values, because ONNX cannot reduce bools."""
     tested = export[0] if export.node.type == "Any" else export.elementwise("Not", export[0])
     count = export.elementwise("Cast", tested, dtype=dtypes.int64, to=onnx_type(dtypes.int64))
-    result = export.cast(_reduced(export, "ReduceSum", count), dtypes.bool_)
+    result = export.cast(_export_reduction(export, "ReduceSum", count), dtypes.bool_)
     return result if export.node.type == "Any" else export.elementwise("Not", result)
 
 
-def _reduced(export: NodeExport, op: str, x: Value) -> Value:
+def _export_reduction(export: NodeExport, op: str, x: Value) -> Value:
     """Export a reduction; a transposed value is reduced before the transposition."""
     keep = int(export.attribute("keep_dims", False))
     axes = export.value(1)
@@ -194,7 +196,7 @@ def _reduced(export: NodeExport, op: str, x: Value) -> Value:
 
 
 @exporter("ArgMax", "ArgMin")
-def _write_place(export: NodeExport) -> Value:
+def _export_arg_reduction(export: NodeExport) -> Value:
     axis = int(export.known(1, "the axis"))
     result = export.add(export.node.type, export[0], dtype=dtypes.int64, axis=axis, keepdims=0)
     return export.narrow(result, export.node.outputs[0].dtype)

@@ -139,7 +139,7 @@ class _Resizing:
 
     # ----------------------------------------------------------------------- places
 
-    def places(self, index: int) -> Output:
+    def input_positions(self, index: int) -> Output:
         """Return the input positions of the output pixels along an axis, float64."""
         n, scale = self.lengths[self.axes[index]], self.scales[index]
         out = self.outer[index]
@@ -194,15 +194,15 @@ class _Resizing:
         return self.roi is None and scale is not None and bool(np.all(scale == 1.0))
 
     def _along(self, x: Output, index: int, axis: int) -> Output:
-        places, n = self.places(index), self.lengths[axis]
+        positions, n = self.input_positions(index), self.lengths[axis]
         if self.roi is not None:
             self.outside.append(
-                (axis, logical_or(places < like(0, places), greater(places, n - 1.0)))
+                (axis, logical_or(positions < like(0, positions), greater(positions, n - 1.0)))
             )
         if self.mode == "nearest":
-            nearest_pixel = clip_by_value(_NEAREST[self.nearest](places), like(0, n), n - 1.0)
+            nearest_pixel = clip_by_value(_NEAREST[self.nearest](positions), like(0, n), n - 1.0)
             return gather(x, cast(nearest_pixel, dtypes.int64), axis=axis)
-        taps, weights = self._taps(places, self.scales[index], n)
+        taps, weights = self._taps(positions, self.scales[index], n)
         values = gather(x, cast(clip_by_value(taps, like(0, n), n - 1.0), dtypes.int64), axis=axis)
         # The axis has become two: output pixels, and the input pixels of each.
         after = self.operation.rank() - axis - 1
@@ -210,7 +210,7 @@ class _Resizing:
             weights = expand_dims(weights, -1)
         return reduce_sum(values * cast(weights, values.dtype), axis + 1)
 
-    def _taps(self, places: Output, scale: Output, n: Output) -> tuple[Output, Output]:
+    def _taps(self, positions: Output, scale: Output, n: Output) -> tuple[Output, Output]:
         """Return positions and weights of the taps of each pixel: (pixels, taps)."""
         reach: Any = _REACH[self.mode]
         shrink = like(1, scale)
@@ -219,9 +219,9 @@ class _Resizing:
         # From `before` places in front of a point on; the farthest ones may have no weight.
         before = ceil(like(reach, scale) / shrink) - 1.0
         count = cast(2.0 * before + 2.0, dtypes.int64)
-        base = floor(places)
+        base = floor(positions)
         taps = expand_dims(base - before, 1) + cast(sequence(count), _wide)
-        distance = absolute(taps - expand_dims(places, 1)) * shrink
+        distance = absolute(taps - expand_dims(positions, 1)) * shrink
         weights = self._weights(distance)
         if self.operation.attribute("exclude_outside", 0):
             out = logical_or(taps < like(0, taps), greater(taps, n - 1.0))
@@ -263,13 +263,13 @@ def _write_resize(export: NodeExport) -> Value:
     else:
         mode, rounding = "nearest", "round_prefer_ceil" if corners or centers else "floor"
     result = export.add(
-        "Resize", x, None, None, _whole_sizes(export), mode=mode,
+        "Resize", x, None, None, _full_output_shape(export), mode=mode,
         coordinate_transformation_mode=alignment, nearest_mode=rounding,
     )  # fmt: skip
     return export.transposed(result, inverse(order))
 
 
-def _whole_sizes(export: NodeExport) -> Value:
+def _full_output_shape(export: NodeExport) -> Value:
     """Return the shape of the result, (N, C, height, width)."""
     dims, target_sizes = export.dims(), export.int64(export[1])
     if dims[0] is not None and dims[3] is not None:

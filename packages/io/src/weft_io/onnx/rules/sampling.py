@@ -41,7 +41,7 @@ from weft_tensor.shape import format_dims
 def _affine_grid(operation: Operation) -> Output:
     """Return the grid of an affine map for an image size, with x before y before z."""
     theta, size = operation[0], operation[1]
-    operation.of_rank(3)
+    operation.require_rank(3)
     known = None if size.dims is None else size.dims[0]
     count = operation.size(1) if known is None else known - 2
     if count not in (2, 3):
@@ -92,42 +92,42 @@ def _grid_sample(operation: Operation) -> Output:
     align = bool(operation.attribute("align_corners", 0))
     last = transpose(x, [0, *range(2, count + 2), 1])
     sizes = [shape64(x)[2 + i] for i in range(count)]
-    places = []
+    coordinates = []
     for i, point in enumerate(reversed(unstack(grid, axis=-1, num=count))):
         n = cast(sizes[i], grid.dtype)
-        place = (point + 1.0) / 2.0 * (n - 1.0) if align else ((point + 1.0) * n - 1.0) / 2.0
+        coordinate = (point + 1.0) / 2.0 * (n - 1.0) if align else ((point + 1.0) * n - 1.0) / 2.0
         if mode != "cubic" and padding != "zeros":
-            place = _inside(place, n, padding, align)
-        places.append(place)
-    result = _sample(operation, last, places, sizes, mode, padding, align)
+            coordinate = _map_into_image(coordinate, n, padding, align)
+        coordinates.append(coordinate)
+    result = _sample(operation, last, coordinates, sizes, mode, padding, align)
     return transpose(result, [0, count + 1, *range(1, count + 1)])
 
 
-def _inside(place: Output, n: Output, padding: str, align: bool) -> Output:
+def _map_into_image(coordinate: Output, n: Output, padding: str, align: bool) -> Output:
     """Map a position into the image according to the padding mode."""
     if padding == "border":
-        place = clip_by_value(place, like(0, place), n - 1.0)
-        return place
+        coordinate = clip_by_value(coordinate, like(0, coordinate), n - 1.0)
+        return coordinate
     low, high = (like(0, n), n - 1.0) if align else (like(-0.5, n), n - 0.5)
     span = maximum(high - low, like(1e-20, n))
-    turned = absolute(place - low)
+    turned = absolute(coordinate - low)
     extra = floormod(turned, span)
     even = less(floormod(floor(turned / span), like(2, span)), like(1, span))
     result = where_v2(even, extra + low, span - extra + low)
-    clipped: Output = clip_by_value(result, like(0, place), n - 1.0)
+    clipped: Output = clip_by_value(result, like(0, coordinate), n - 1.0)
     return clipped
 
 
 def _sample(
     operation: Operation,
     last: Output,
-    places: Sequence[Output],
+    coordinates: Sequence[Output],
     sizes: Sequence[Output],
     mode: str,
     padding: str,
     align: bool,
 ) -> Output:
-    taps = [_grid_taps(place, mode) for place in places]
+    taps = [_grid_taps(coordinate, mode) for coordinate in coordinates]
     total: Output | None = None
     for corner in product(*taps):
         weight: Any = None
@@ -138,7 +138,7 @@ def _sample(
             inside = logical_and(greater_equal(position, like(0, position)), less(position, wide))
             is_inside = inside if is_inside is None else logical_and(is_inside, inside)
             if mode == "cubic" and padding != "zeros":
-                position = _inside(position, wide, padding, align)
+                position = _map_into_image(position, wide, padding, align)
             index.append(
                 cast(clip_by_value(rint(position), like(0, position), wide - 1.0), dtypes.int64)
             )
@@ -151,34 +151,34 @@ def _sample(
     return total
 
 
-def _grid_taps(place: Output, mode: str) -> list[tuple[Output, Output]]:
+def _grid_taps(coordinate: Output, mode: str) -> list[tuple[Output, Output]]:
     """Return the positions that contribute along an axis, and their weights."""
     if mode == "nearest":
-        return [(rint(place), ones_like(place))]
-    base = floor(place)
-    d = place - base
+        return [(rint(coordinate), ones_like(coordinate))]
+    base = floor(coordinate)
+    d = coordinate - base
     if mode == "linear":
         return [(base, 1.0 - d), (base + 1.0, d)]
     a = -0.75
 
-    def near(x: Output) -> Output:
+    def inner_cubic(x: Output) -> Output:
         return ((a + 2) * x - (a + 3)) * x * x + 1.0
 
-    def far(x: Output) -> Output:
+    def outer_cubic(x: Output) -> Output:
         return ((x - 5.0) * x + 8.0) * x * a - 4.0 * a
 
     return [
-        (base - 1.0, far(d + 1.0)),
-        (base, near(d)),
-        (base + 1.0, near(1.0 - d)),
-        (base + 2.0, far(2.0 - d)),
+        (base - 1.0, outer_cubic(d + 1.0)),
+        (base, inner_cubic(d)),
+        (base + 1.0, inner_cubic(1.0 - d)),
+        (base + 2.0, outer_cubic(2.0 - d)),
     ]
 
 
 # ------------------------------------------------------------------------------ regions
 
 
-_MOST_SAMPLES: Final = 1000
+_MAX_SAMPLES: Final = 1000
 """Maximum number of samples per axis that are averaged for a cell of a region."""
 
 
@@ -228,9 +228,9 @@ def _samples(
     """Return the sampling positions of cells along an axis, (regions, cells, samples)."""
     cell = size / like(cells, size)
     ratio = operation.attribute("sampling_ratio", 0)
-    if not 0 <= ratio <= _MOST_SAMPLES:
+    if not 0 <= ratio <= _MAX_SAMPLES:
         raise errors.InvalidArgumentError(
-            f"sampling_ratio of RoiAlign must be 0 to {_MOST_SAMPLES}, got {ratio}"
+            f"sampling_ratio of RoiAlign must be 0 to {_MAX_SAMPLES}, got {ratio}"
         )
     number = fill(shape(size), constant(float(ratio))) if ratio else ceil(cell)
     number = maximum(cast(number, size.dtype), like(1, size))
@@ -240,9 +240,9 @@ def _samples(
         reshape(cell, [-1, 1, 1])
     )
     item = reshape(cell / number, [-1, 1, 1])
-    places = first + (reshape(steps, [1, 1, -1]) + 0.5) * item
+    coordinates = first + (reshape(steps, [1, 1, -1]) + 0.5) * item
     is_inside = less(reshape(steps, [1, 1, -1]), reshape(number, [-1, 1, 1]))
-    return places, broadcast_to(is_inside, shape(places))
+    return coordinates, broadcast_to(is_inside, shape(coordinates))
 
 
 def _bilinear(
@@ -318,7 +318,7 @@ def _deform_conv(operation: Operation) -> Output:
         raise errors.UnimplementedError(
             f"DeformConv requires input 0 of rank 4, got {operation.rank()}"
         )
-    operation.of_rank(4, 1)
+    operation.require_rank(4, 1)
     filters_count, taps = operation.size(0, 1), [operation.size(axis, 1) for axis in (2, 3)]
     groups, group = operation.attribute("offset_group", 1), operation.attribute("group", 1)
     strides = operation.attribute("strides") or [1, 1]
@@ -330,7 +330,7 @@ def _deform_conv(operation: Operation) -> Output:
         offset,
         stack([sizes[0], constant(groups), constant(count), constant(2), sizes[2], sizes[3]]),
     )
-    places = []
+    coordinates = []
     for axis in range(2):
         base = cast(sequence(sizes[2 + axis]) * strides[axis] - pads[axis], x.dtype)
         base = reshape(base, [-1, 1] if axis == 0 else [1, -1])
@@ -338,8 +338,8 @@ def _deform_conv(operation: Operation) -> Output:
             (i // taps[1] if axis == 0 else i % taps[1]) * dilations[axis] for i in range(count)
         ]
         tap = reshape(cast(constant(steps), x.dtype), [1, 1, -1, 1, 1])
-        places.append(moved[:, :, :, axis] + base + tap)
-    columns = _sample_columns(x, places, groups, count, sizes)
+        coordinates.append(moved[:, :, :, axis] + base + tap)
+    columns = _sample_columns(x, coordinates, groups, count, sizes)
     if mask is not None:
         columns = columns * reshape(
             mask,
@@ -354,7 +354,7 @@ def _deform_conv(operation: Operation) -> Output:
 
 
 def _sample_columns(
-    x: Output, places: Sequence[Output], groups: int, count: int, sizes: Output
+    x: Output, coordinates: Sequence[Output], groups: int, count: int, sizes: Output
 ) -> Output:
     """Return the inputs at all taps: (N, groups, C / groups, taps, H', W')."""
     images = split(x, groups, 1)
@@ -362,7 +362,9 @@ def _sample_columns(
     for index, image in enumerate(images):
         last = transpose(image, [0, 2, 3, 1])
         n, height, width = shape(last)[0], shape(last)[1], shape(last)[2]
-        y, z = (reshape(place[:, index], stack([n, constant(-1)])) for place in places)
+        y, z = (
+            reshape(coordinate[:, index], stack([n, constant(-1)])) for coordinate in coordinates
+        )
         total: Any = None
         for a, wa in _grid_taps(y, "linear"):
             for b, wb in _grid_taps(z, "linear"):
@@ -390,7 +392,7 @@ def _sample_columns(
 @importer("Col2Im")
 def _col2im(operation: Operation) -> Output:
     x, image, block = operation[0], operation[1], operation[2]
-    operation.of_rank(1, 1)
+    operation.require_rank(1, 1)
     options = operation.attribute("strides") or operation.attribute("dilations")
     count = len(options) if options else operation.size(0, 1)
     strides = operation.attribute("strides") or [1] * count
@@ -415,8 +417,8 @@ def _col2im(operation: Operation) -> Output:
     # The place of each tap of each window in the image laid flat; -1 in the margins.
     flat = constant([[0]], dtypes.int64)
     for i in range(count):
-        places = sequence(taps[i]) * dilations[i] - pads[i]
-        line = expand_dims(places, 1) + sequence(numbers[i]) * strides[i]
+        coordinates = sequence(taps[i]) * dilations[i] - pads[i]
+        line = expand_dims(coordinates, 1) + sequence(numbers[i]) * strides[i]
         inside = logical_and(greater_equal(line, like(0, line)), less(line, image[i]))
         outer, inner = expand_dims(expand_dims(flat, 1), 3), expand_dims(expand_dims(line, 0), 2)
         is_inside = logical_and(

@@ -43,7 +43,7 @@ def transform_scores(scores: Output, kind: str) -> Output:
     raise errors.InvalidArgumentError(f"unknown post_transform {kind!r}")
 
 
-def labels_of(operation: Operation) -> np.ndarray[Any, Any]:
+def class_labels(operation: Operation) -> np.ndarray[Any, Any]:
     """Return the labels of the classes.
 
     Raises: InvalidArgumentError: the labels are missing.
@@ -59,4 +59,4 @@ def labels_of(operation: Operation) -> np.ndarray[Any, Any]:
 
 def select_labels(operation: Operation, classes: Output) -> Output:
     """Convert class indices to labels."""
-    return gather(constant(labels_of(operation)), classes)
+    return gather(constant(class_labels(operation)), classes)

@@ -27,15 +27,15 @@ def _tensors(element: TypeProto, dims: Sequence[int | None] | None) -> TypeProto
     return helper.make_tensor_type_proto(element.tensor_type.elem_type, dims)
 
 
-def common(first_type: TypeProto, other: TypeProto) -> TypeProto:
+def common_type(first_type: TypeProto, other: TypeProto) -> TypeProto:
     """Return a type that includes two types which differ at most in shapes."""
     if first_type.HasField("sequence_type") and other.HasField("sequence_type"):
         return _sequence_of(
-            common(first_type.sequence_type.elem_type, other.sequence_type.elem_type)
+            common_type(first_type.sequence_type.elem_type, other.sequence_type.elem_type)
         )
     if first_type.HasField("optional_type") and other.HasField("optional_type"):
         result = TypeProto()
-        inner = common(first_type.optional_type.elem_type, other.optional_type.elem_type)
+        inner = common_type(first_type.optional_type.elem_type, other.optional_type.elem_type)
         result.optional_type.elem_type.CopyFrom(inner)
         return result
     if not (first_type.HasField("tensor_type") and other.HasField("tensor_type")):
@@ -84,7 +84,9 @@ def _empty(operation: Operation) -> Output:
 def _construct(operation: Operation) -> Output:
     values = [operation[index] for index in range(len(operation.inputs))]
     kinds = [operation.type(index) for index in range(len(values))]
-    return operation.typed(out("TensorSequence", [values]), _sequence_of(reduce(common, kinds)))
+    return operation.typed(
+        out("TensorSequence", [values]), _sequence_of(reduce(common_type, kinds))
+    )
 
 
 def _position(operation: Operation, index: int) -> Output:
@@ -98,7 +100,7 @@ def _insert(operation: Operation) -> Output:
     result = out("SequenceInsert", [sequence, operation[1], index])
     member = operation.type(1)
     known = operation.type(0).sequence_type
-    element = common(member, known.elem_type) if known.HasField("elem_type") else member
+    element = common_type(member, known.elem_type) if known.HasField("elem_type") else member
     return operation.typed(result, _sequence_of(element))
 
 

@@ -79,7 +79,7 @@ def _dft(operation: Operation) -> Output:
 
 @importer("STFT")
 def _stft(operation: Operation) -> Output:
-    x, step = operation.of_rank(3), as_int32(reshape(operation[1], []))
+    x, step = operation.require_rank(3), as_int32(reshape(operation[1], []))
     window, length = operation.vector(2), operation.get(3)
     if length is not None:
         size = as_int32(reshape(length, []))
@@ -88,8 +88,8 @@ def _stft(operation: Operation) -> Output:
     else:
         raise errors.InvalidArgumentError("STFT requires a window or a frame_length")
     count = (shape(x)[1] - size) // step + 1
-    places = expand_dims(sequence(count) * step, 1) + sequence(size)
-    frames = gather(_complex(x), places, axis=1)
+    positions = expand_dims(sequence(count) * step, 1) + sequence(size)
+    frames = gather(_complex(x), positions, axis=1)
     if window is not None:
         frames = frames * cast(window, frames.dtype)
     result = fftnd(frames, axes=[2])

@@ -38,7 +38,7 @@ def _slice(operation: Operation) -> Output:
     starts, ends = operation.tensor(1, "starts"), operation.tensor(2, "ends")
     if starts is None or ends is None:
         raise errors.InvalidArgumentError("Slice requires starts and ends")
-    axes = _sliced_axes(operation, starts)
+    axes = _constant_axes(operation, starts)
     if (
         operation[0].dims is None
         and axes is not None
@@ -59,7 +59,7 @@ def _slice(operation: Operation) -> Output:
     return operation.transposed(result, order)
 
 
-def _sliced_axes(operation: Operation, starts: Output) -> list[int] | None:
+def _constant_axes(operation: Operation, starts: Output) -> list[int] | None:
     """Return the sliced axes; None if they are not constant."""
     if operation.tensor(3, "axes") is None:
         count = (starts.dims or (None,))[0]
@@ -83,24 +83,24 @@ def _ranges(
                 f"Slice requires {len(axes)} {name}, got shape {list(item.dims or ())}"
             )
     if steps is not None:
-        starts = _in_front(x, axes, starts, steps)
+        starts = _clamp_starts(x, axes, starts, steps)
     from_end = axes[0] < 0
     first = min(axes) - 1 if from_end else 0  # one more, for all the axes before
-    places = [axis - first for axis in axes]
-    size = max(places) + 1
-    full_mask = sum(1 << i for i in range(size) if i not in places)
+    positions = [axis - first for axis in axes]
+    size = max(positions) + 1
+    full_mask = sum(1 << i for i in range(size) if i not in positions)
     return strided_slice(
         x,
-        _entries(starts, places, size, 0),
-        _entries(ends, places, size, 0),
-        None if steps is None else _entries(steps, places, size, 1),
+        _entries(starts, positions, size, 0),
+        _entries(ends, positions, size, 0),
+        None if steps is None else _entries(steps, positions, size, 1),
         begin_mask=full_mask,
         end_mask=full_mask,
         ellipsis_mask=int(from_end),
     )
 
 
-def _in_front(x: Output, axes: Sequence[int], starts: Output, steps: Output) -> Output:
+def _clamp_starts(x: Output, axes: Sequence[int], starts: Output, steps: Output) -> Output:
     """Return the starts of ranges, clamped to the first element for negative steps.
 
     Python's slice is empty there, whereas ONNX starts at the first element.
@@ -116,18 +116,18 @@ def _in_front(x: Output, axes: Sequence[int], starts: Output, steps: Output) -> 
     return where_v2(less(steps, like(0, steps)), maximum(starts, -sizes), starts)
 
 
-def _entries(values: Output, places: Sequence[int], size: int, other: int) -> Output:
+def _entries(values: Output, positions: Sequence[int], size: int, other: int) -> Output:
     """Return a vector with `values` at some positions and a default elsewhere."""
-    if list(places) == list(range(size)):
+    if list(positions) == list(range(size)):
         return values
     known = constant_value(values)
     dtype = values.dtype.base_dtype
     if known is not None:
         entries: Any = np.full(size, other, dtype.numpy)
-        entries[list(places)] = known
+        entries[list(positions)] = known
         return constant(entries)
     index = np.zeros(size, np.int64)
-    index[list(places)] = np.arange(1, len(places) + 1)
+    index[list(positions)] = np.arange(1, len(positions) + 1)
     return gather(concat([constant([other], dtype), values], 0), constant(index))
 
 
@@ -201,8 +201,8 @@ def _write_strided_slice(export: NodeExport) -> Value:
     if part.gone:
         result = export.add("Squeeze", result, export.ints(part.gone))
     for axis, index in reversed(part.picked):
-        place = axis - sum(item < axis for item in part.gone)
-        result = export.add("Gather", result, export.reshape(index, []), axis=place)
+        position = axis - sum(item < axis for item in part.gone)
+        result = export.add("Gather", result, export.reshape(index, []), axis=position)
     if part.new:
         result = export.add("Unsqueeze", result, export.ints(part.new))
     return result
@@ -214,23 +214,23 @@ def _part(export: NodeExport) -> _Part:
         name: int(export.attribute(f"{name}_mask"))
         for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
     }
-    count, result, axis, place = len(steps), _Part(), 0, 0
+    count, result, axis, position = len(steps), _Part(), 0, 0
     for i in range(count):
         bit = 1 << i
         if masks["ellipsis"] & bit:
             later = sum(1 for j in range(i + 1, count) if not masks["new_axis"] >> j & 1)
             skipped = export.rank() - axis - later
-            axis, place = axis + skipped, place + skipped
+            axis, position = axis + skipped, position + skipped
         elif masks["new_axis"] & bit:
-            result.new.append(place)
-            place += 1
+            result.new.append(position)
+            position += 1
         else:
             if masks["shrink_axis"] & bit:
                 _shrink(export, result, i, axis)
             else:
                 is_open = (bool(masks["begin"] & bit), bool(masks["end"] & bit))
                 _cut(export, result, i, axis, int(steps[i]), is_open)
-                place += 1
+                position += 1
             axis += 1
     return result
 

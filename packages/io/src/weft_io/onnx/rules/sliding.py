@@ -22,9 +22,9 @@ Size = Any
 """A known number, or an int64 tensor."""
 
 
-_MOST_TAPS: Final = 4096
+_MAX_TAPS: Final = 4096
 
-_LEAST_WHOLE: Final = 1_000_000
+_MIN_WHOLE_ELEMENTS: Final = 1_000_000
 """Number of pixels that padding may produce whatever the input size."""
 
 
@@ -82,9 +82,9 @@ class Windows(NamedTuple):
 
         Raises: UnimplementedError: there are too many taps.
         """
-        if prod(self.kernel) > _MOST_TAPS:
+        if prod(self.kernel) > _MAX_TAPS:
             raise errors.UnimplementedError(
-                f"windows of this kind have up to {_MOST_TAPS} taps, got {self.kernel}"
+                f"windows of this kind have up to {_MAX_TAPS} taps, got {self.kernel}"
             )
         sizes, count = shape64(x), len(self.kernel)
         result = []
@@ -128,7 +128,7 @@ def windows(operation: Operation, kernel: Sequence[int]) -> Windows:
     Raises: InvalidArgumentError: the attributes do not match the rank of the first input.
     """
     count = len(kernel)
-    operation.of_rank(count + 2)
+    operation.require_rank(count + 2)
     x = operation.channels_last()
     strides = operation.attribute("strides") or [1] * count
     dilations = operation.attribute("dilations") or [1] * count
@@ -147,7 +147,7 @@ def windows(operation: Operation, kernel: Sequence[int]) -> Windows:
     auto = operation.attribute("auto_pad", "NOTSET")
     if auto in ("SAME_UPPER", "SAME_LOWER"):
         pads = [
-            _same(_size(x, 1 + axis), extent, stride, auto == "SAME_LOWER")
+            _same_padding(_size(x, 1 + axis), extent, stride, auto == "SAME_LOWER")
             for axis, (extent, stride) in enumerate(zip(extents, strides, strict=True))
         ]
     elif auto == "VALID":
@@ -172,7 +172,7 @@ def _check_margins(operation: Operation, x: Output, pads: Sequence[tuple[Size, S
     sizes = [size or 1 for size in (x.dims or ())[1:-1]]
     margins = [sum(item for item in pair if isinstance(item, int)) for pair in pads]
     num_elements = prod(size + margin for size, margin in zip(sizes, margins, strict=True))
-    if num_elements > _LEAST_WHOLE + 1000 * prod(sizes):
+    if num_elements > _MIN_WHOLE_ELEMENTS + 1000 * prod(sizes):
         raise errors.ResourceExhaustedError(
             f"the padding {margins} of {operation.op} enlarges {prod(sizes)} pixels to "
             f"{num_elements}, which is more than the limit"
@@ -184,7 +184,7 @@ def _size(x: Output, axis: int) -> Size:
     return shape64(x)[axis] if known is None else known
 
 
-def _same(size: Size, extent: int, stride: int, more_before: bool) -> tuple[Size, Size]:
+def _same_padding(size: Size, extent: int, stride: int, more_before: bool) -> tuple[Size, Size]:
     """Return the SAME padding, with which there is one window per stride."""
     total = _require_nonnegative(((size + stride - 1) // stride - 1) * stride + extent - size)
     less = total // 2
@@ -238,7 +238,7 @@ def layout(export: NodeExport) -> Layout:
 
 
 def slide(
-    export: NodeExport, places: Layout, kernel: Sequence[int], sizes: Sequence[int | None]
+    export: NodeExport, axes_layout: Layout, kernel: Sequence[int], sizes: Sequence[int | None]
 ) -> dict[str, Any]:
     """Return the ONNX attributes of a node's windows.
 
@@ -246,15 +246,17 @@ def slide(
       kernel: kernel size along each spatial axis.
       sizes: sizes of the input along these axes.
     """
-    strides = [int(export.attribute("strides")[axis]) for axis in places.spatial]
-    attribute = export.attribute("dilations") or [1] * (len(places.spatial) + 2)
-    dilations = [int(attribute[axis]) for axis in places.spatial]
+    strides = [int(export.attribute("strides")[axis]) for axis in axes_layout.spatial]
+    attribute = export.attribute("dilations") or [1] * (len(axes_layout.spatial) + 2)
+    dilations = [int(attribute[axis]) for axis in axes_layout.spatial]
     result: dict[str, Any] = {"kernel_shape": [*kernel], "strides": strides}
     if any(item != 1 for item in dilations):
         result["dilations"] = dilations
     padding = export.attribute("padding")
     if padding == "EXPLICIT":
-        pairs = [export.attribute("explicit_paddings")[2 * axis :][:2] for axis in places.spatial]
+        pairs = [
+            export.attribute("explicit_paddings")[2 * axis :][:2] for axis in axes_layout.spatial
+        ]
         result["pads"] = [int(pair[side]) for side in (0, 1) for pair in pairs]
     elif padding == "SAME":
         totals = [

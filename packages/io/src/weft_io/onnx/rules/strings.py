@@ -86,7 +86,7 @@ def _split(operation: Operation) -> list[Output]:
 
 # Markers of the start and end of tokens during the search, and their separator.
 _BEGIN, _END, _BETWEEN = "\x01", "\x02", "\x03"
-_MOST_CHARACTERS: Final = 1000
+_MAX_CHARACTERS: Final = 1000
 """Maximum number of characters per token, which is a repetition count in a regular expression."""
 
 
@@ -98,9 +98,9 @@ def _tokenizer(operation: Operation) -> Output:
         raise errors.UnimplementedError(
             "Tokenizer does not support mark=1 (markers of the beginning and end of a text)"
         )
-    if not 1 <= least <= _MOST_CHARACTERS:
+    if not 1 <= least <= _MAX_CHARACTERS:
         raise errors.InvalidArgumentError(
-            f"mincharnum of Tokenizer must be 1 to {_MOST_CHARACTERS}, got {least}"
+            f"mincharnum of Tokenizer must be 1 to {_MAX_CHARACTERS}, got {least}"
         )
     separators, expression = operation.attribute("separators"), operation.attribute("tokenexp")
     if bool(separators) == bool(expression):
@@ -122,8 +122,8 @@ def _tokenizer(operation: Operation) -> Output:
     return reshape(result, concat([shape64(x), shape64(result)[1:]], 0))
 
 
-_MOST_SKIPS: Final = 1000
-_LEAST_COLUMNS: Final = 1_000_000
+_MAX_SKIPS: Final = 1000
+_ALWAYS_ALLOWED_COLUMNS: Final = 1_000_000
 """Number of columns that is always allowed, however few n-grams there are."""
 
 
@@ -134,23 +134,27 @@ def _tf_idf(operation: Operation) -> Output:
     rows = expand_dims(x, 0) if operation.rank() == 1 else x
     pool = operation.attribute("pool_strings") or operation.attribute("pool_int64s")
     pool = [item.encode() if isinstance(item, str) else item for item in pool or []]
-    starts, places = operation.required("ngram_counts"), operation.required("ngram_indexes")
+    starts, ngram_indices = operation.required("ngram_counts"), operation.required("ngram_indexes")
     shortest, longest = operation.required("min_gram_length"), operation.required("max_gram_length")
-    if min(places, default=-1) < 0 or max(places) >= _LEAST_COLUMNS + 1000 * len(places):
+    if min(ngram_indices, default=-1) < 0 or max(
+        ngram_indices
+    ) >= _ALWAYS_ALLOWED_COLUMNS + 1000 * len(ngram_indices):
         raise errors.InvalidArgumentError(
-            f"ngram_indexes of TfIdfVectorizer must name columns of {len(places)} n-grams, "
-            f"got {min(places, default=None)} to {max(places, default=None)}"
+            f"ngram_indexes of TfIdfVectorizer must name columns of {len(ngram_indices)} n-grams, "
+            f"got {min(ngram_indices, default=None)} to {max(ngram_indices, default=None)}"
         )
     none = reduce_sum(cast(equal(rows, rows), dtypes.float32), 1, keepdims=True) * 0.0
     parts = [none]
-    columns = np.zeros(max(places) + 1, np.int64)  # of `parts` side by side, 0 is that of nothing
+    columns = np.zeros(
+        max(ngram_indices) + 1, np.int64
+    )  # of `parts` side by side, 0 is that of nothing
     offset, width = 0, 1
     for length, start in enumerate(starts, 1):
         end = starts[length] if length < len(starts) else len(pool)
         grams = [pool[i : i + length] for i in range(start, end, length)]
         if shortest <= length <= longest and grams:
             parts.append(_occurrences(rows, grams, length, _skips(operation, rows)))
-            columns[places[offset : offset + len(grams)]] = width + np.arange(len(grams))
+            columns[ngram_indices[offset : offset + len(grams)]] = width + np.arange(len(grams))
             width += len(grams)
         offset += len(grams)
     counts = gather(concat(parts, 1), constant(columns), axis=1)
@@ -163,9 +167,9 @@ def _skips(operation: Operation, rows: Output) -> int:
     width = rows.dims[1] if rows.dims is not None else None
     if width is not None:
         skips = min(skips, width)
-    if not 0 <= skips <= _MOST_SKIPS:
+    if not 0 <= skips <= _MAX_SKIPS:
         raise errors.InvalidArgumentError(
-            f"max_skip_count of TfIdfVectorizer must be 0 to {_MOST_SKIPS}, got {skips}"
+            f"max_skip_count of TfIdfVectorizer must be 0 to {_MAX_SKIPS}, got {skips}"
         )
     return skips
 

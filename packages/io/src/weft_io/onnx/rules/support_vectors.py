@@ -24,7 +24,7 @@ from weft_graph.ops.shapes import expand_dims, reshape, shape
 from weft_graph.ops.trigonometry import tanh
 from weft_io.onnx.operation import Operation, cast
 from weft_io.onnx.registry import importer
-from weft_io.onnx.rules.scores import labels_of, select_labels, to_floats, transform_scores
+from weft_io.onnx.rules.scores import class_labels, select_labels, to_floats, transform_scores
 from weft_tensor import dtypes, errors
 
 _ML: Final = "ai.onnx.ml"
@@ -81,7 +81,7 @@ def _distances(x: Output, vectors: Array) -> Output:
 
 @importer("SVMRegressor", domain=_ML)
 def _regressor(operation: Operation) -> Output:
-    x, count = to_floats(operation.of_rank(2)), operation.attribute("n_supports", 0)
+    x, count = to_floats(operation.require_rank(2)), operation.attribute("n_supports", 0)
     weights = _table(operation, "coefficients", -1, 1)
     if count > 0:
         weights = _table(operation, "coefficients", count, 1)
@@ -97,7 +97,7 @@ def _regressor(operation: Operation) -> Output:
 
 @importer("SVMClassifier", domain=_ML)
 def _classifier(operation: Operation) -> list[Output]:
-    x, count = to_floats(operation.of_rank(2)), len(labels_of(operation))
+    x, count = to_floats(operation.require_rank(2)), len(class_labels(operation))
     if count < 2:
         raise errors.InvalidArgumentError("SVMClassifier requires labels of two classes or more")
     kind = operation.attribute("post_transform", "NONE")
@@ -112,7 +112,7 @@ def _classifier(operation: Operation) -> list[Output]:
         )
     scores = _duels(operation, x, per_class)
     table = _Pairs(count)
-    votes = reduce_sum(cast(table.both(greater(scores, 0.0), logical_not), dtypes.int32), 2)
+    votes = reduce_sum(cast(table.expand_pairs(greater(scores, 0.0), logical_not), dtypes.int32), 2)
     chosen = select_labels(operation, argmax(votes, 1))
     if operation.attribute("prob_a"):
         return [chosen, transform_scores(_probabilities(operation, scores, table), kind)]
@@ -149,7 +149,7 @@ class _Pairs:
         self._below = self._above.T.copy()
         self.count = count
 
-    def both(self, values: Output, opposite: Any) -> Output:
+    def expand_pairs(self, values: Output, opposite: Any) -> Output:
         """Expand (rows, pairs) to (rows, classes, classes): opposite below the diagonal."""
         pair_values = gather(values, constant(self._at), axis=1)
         nothing = constant(np.zeros((), values.dtype.numpy))
@@ -162,7 +162,7 @@ def _probabilities(operation: Operation, scores: Output, table: _Pairs) -> Outpu
     pairs = table.count * (table.count - 1) // 2
     slope, offset = (_table(operation, name, pairs) for name in ("prob_a", "prob_b"))
     won = clip_by_value(sigmoid(-(scores * slope + offset)), 1e-7, 1 - 1e-7)
-    return _couple(table.both(won, lambda item: 1.0 - item), table.count)
+    return _couple(table.expand_pairs(won, lambda item: 1.0 - item), table.count)
 
 
 def _couple(won: Output, count: int) -> Output:
@@ -176,16 +176,16 @@ def _couple(won: Output, count: int) -> Output:
     diagonal = constant(np.eye(count, dtype=np.float32))
     matrix = diagonal * expand_dims(squares, 2) - lost * won
 
-    def refined(place: Output, p: Output, products: Output, quadratic: Output) -> list[Output]:
-        own_weights, product = gather(squares, place, axis=1), gather(products, place, axis=1)
+    def refine(index: Output, p: Output, products: Output, quadratic: Output) -> list[Output]:
+        own_weights, product = gather(squares, index, axis=1), gather(products, index, axis=1)
         change = (quadratic - product) / own_weights
         quadratic = (quadratic + change * (change * own_weights + 2.0 * product)) / square(
             1.0 + change
         )
         change = expand_dims(change, 1)
         total = 1.0 + change
-        products = (products + change * gather(matrix, place, axis=1)) / total
-        return [place + 1, (p + change * one_hot(place, count)) / total, products, quadratic]
+        products = (products + change * gather(matrix, index, axis=1)) / total
+        return [index + 1, (p + change * one_hot(index, count)) / total, products, quadratic]
 
     def step(iteration: Output, p: Output, running: Output) -> list[Output]:
         products = matvec(matrix, p)
@@ -193,7 +193,7 @@ def _couple(won: Output, count: int) -> Output:
         max_error = reduce_max(absolute(products - expand_dims(quadratic, 1)), 1)
         running = greater_equal(max_error, 0.005 / count)
         begin = [constant(0), p, products, quadratic]
-        _, better, _, _ = while_loop(lambda place, *_: less(place, count), refined, begin)
+        _, better, _, _ = while_loop(lambda place, *_: less(place, count), refine, begin)
         return [iteration + 1, where_v2(expand_dims(running, 1), better, p), running]
 
     rows = shape(won)[0]

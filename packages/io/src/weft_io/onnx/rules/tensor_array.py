@@ -58,7 +58,7 @@ def _write_write(export: NodeExport) -> Value:
     if not _grows(_find_creator(export.node.inputs[0])):
         next_index = export.add("Add", index, export.ints(1))
         flow = export.add("SequenceErase", flow, next_index, sequence=True)
-    flow.filling = None if before is None else before.written(index, value)
+    flow.filling = None if before is None else before.with_write(index, value)
     return flow
 
 

@@ -115,7 +115,7 @@ class Trees:
 
         attrs = mark(WALK, T=dtype, test=TESTS[test], depth=self.depth())
         graph = get_default_graph()
-        with graph.functions.reserved("Trees") as name:
+        with graph.functions.reserve_name("Trees") as name:
             function, _ = trace(self._down, arguments, name, graph, ordered=False, attrs=attrs)
             graph.functions.add(function)
         return add_call(function, values)[1][0]

@@ -36,7 +36,7 @@ def call(arguments: argparse.Namespace) -> int:
             if not distance <= arguments.limit and not first:
                 first = name
             if arguments.all or first == name:
-                rows.append([op.place, op.kind, name, f"{distance:.3g}"])
+                rows.append([op.position, op.kind, name, f"{distance:.3g}"])
     output.table(["op", "kind", "node", "difference"], rows)
     if not first:
         word = f"{len(expected)} nodes agree within {arguments.limit:g} of their largest values"

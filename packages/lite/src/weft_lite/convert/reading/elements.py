@@ -14,7 +14,7 @@ from weft_lite.schema import tables as t
 from weft_lite.schema.enums import DataType, OpKind, Padding
 from weft_tensor import dtypes
 
-_SAME: Final = (
+_UNCHANGED_KINDS: Final = (
     "Abs Neg Sign Square Sqrt Rsqrt Exp Expm1 Log Log1p Sin Cos Tan Asin Acos Atan Sinh Cosh Asinh "
     "Acosh Atanh Tanh Sigmoid Relu Relu6 Elu Selu Softplus Softsign Erf Erfc Floor Ceil Rint "
     "Reciprocal IsNan IsInf IsFinite LogicalNot Add Sub Mul Maximum Minimum Pow SquaredDifference "
@@ -23,7 +23,7 @@ _SAME: Final = (
 )
 
 
-@reads(*[OpKind[name] for name in _SAME.split()])
+@reads(*[OpKind[name] for name in _UNCHANGED_KINDS.split()])
 def _elementwise(r: Reader, op: t.Op) -> Output:
     return r.result(op, node(OpKind(op.kind).name, *map(r.real, op.inputs)))
 

@@ -8,7 +8,7 @@ from weft_graph.ir.node import Node
 from weft_lite.convert.flow import is_handle
 from weft_lite.convert.layouts import emit_image, image
 from weft_lite.convert.registry import Builder, OpKind, rule
-from weft_lite.convert.rules.state import copied, variable
+from weft_lite.convert.rules.state import copy_variable, variable
 from weft_lite.schema.enums import PadMode
 from weft_lite.schema.tables import (
     AxisOptions,
@@ -29,7 +29,7 @@ PLAIN = {
 
 
 @rule(*PLAIN)
-def plain(node: Node, b: Builder) -> None:
+def lower_unchanged(node: Node, b: Builder) -> None:
     b.emit(OpKind[PLAIN[node.type]], node, b.inputs(node))
 
 
@@ -39,7 +39,7 @@ def identity(node: Node, b: Builder) -> None:
         if node.inputs[0].dtype.is_ref:
             is_available = b.has(node.inputs[0])
             source = b.value(node.inputs[0]) if is_available else variable(node.inputs[0], b)
-            copied(node, source, b)
+            copy_variable(node, source, b)
         return
     b.same(node.outputs[0], b.value(node.inputs[0]))
 
@@ -151,7 +151,7 @@ def size(node: Node, b: Builder) -> None:
 
 
 @rule("ZerosLike", "OnesLike")
-def filled(node: Node, b: Builder) -> None:
+def lower_fill(node: Node, b: Builder) -> None:
     value = b.value(node.inputs[0])
     shape = b.ints(f"{node.name}/shape", value.shape)
     if -1 in value.declared:

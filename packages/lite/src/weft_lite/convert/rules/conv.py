@@ -80,7 +80,7 @@ def conv2d_filter(node: Node, b: Builder) -> None:
 
 
 @rule("Conv2DBackpropInput")
-def transposed(node: Node, b: Builder) -> None:
+def lower_conv_transpose(node: Node, b: Builder) -> None:
     height, width, channels = b.value(node.inputs[1]).shape[:3]
     options = conv_options(node, height, width, channels)
     sizes, filters = b.inputs(node)[:2]

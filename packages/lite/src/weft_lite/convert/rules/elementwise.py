@@ -6,7 +6,7 @@ import numpy as np
 
 from weft_graph.ir.node import Node
 from weft_lite.convert.errors import NotInLiteError
-from weft_lite.convert.layouts import NHWC, emit_alike, emit_image, image, layout
+from weft_lite.convert.layouts import NHWC, emit_elementwise, emit_image, image, layout
 from weft_lite.convert.lowered import Value, constant
 from weft_lite.convert.registry import Builder, OpKind, rule
 from weft_lite.schema.tables import ElementwiseOptions
@@ -28,11 +28,11 @@ RENAMED = {"Inv": "Reciprocal", "Add": "Add", "AddV2": "Add", "RealDiv": "Div", 
 @rule(*ONE, *TWO, *RENAMED)
 def elementwise(node: Node, b: Builder) -> None:
     kind = OpKind[RENAMED.get(node.type, node.type)]
-    emit_alike(b, kind, node, b.inputs(node), ElementwiseOptions())
+    emit_elementwise(b, kind, node, b.inputs(node), ElementwiseOptions())
 
 
 @rule("Round")
-def rounded(node: Node, b: Builder) -> None:
+def lower_rint(node: Node, b: Builder) -> None:
     b.emit(OpKind.Rint, node, b.inputs(node), ElementwiseOptions())
 
 

@@ -36,10 +36,10 @@ def declare(node: Node, b: Builder) -> None:
 
 @rule("ReadVariableOp")
 def read(node: Node, b: Builder) -> None:
-    copied(node, variable(node.inputs[0], b), b)
+    copy_variable(node, variable(node.inputs[0], b), b)
 
 
-def copied(node: Node, source: Value, b: Builder) -> None:
+def copy_variable(node: Node, source: Value, b: Builder) -> None:
     """Copy the current value of a variable to the output of a node."""
     result = b.like(source, node.name)
     b.add(OpKind.Copy, [source], [result], None, node.name)
