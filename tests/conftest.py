@@ -51,11 +51,11 @@ def entropy(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(autouse=True)
 def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Disable WEFT_JIT settings for tests of what only kernels guarantee.
+    """Disable WEFT_JIT settings for tests of guarantees that only kernels give.
 
-    Steps by kernels give equal bits whoever runs their nodes, in whatever order or graph, and take
-    the memory that estimates of single values tell. Compiled code sums in other orders, which
-    depend on what is compiled together, and keeps fewer values.
+    Kernels return equal bits in every order, thread and graph, and use the estimated memory.
+    Compiled code sums in other orders, which depend on the nodes that are compiled together, and
+    keeps fewer values.
     """
     if request.node.get_closest_marker("kernels"):
         monkeypatch.setenv("WEFT_JIT", "asked")

@@ -212,9 +212,9 @@ class Chaos:
             raise RuntimeError(f"{', '.join(absent)} did not begin to train; see the logs")
 
     def _all_step(self, after: float, seconds: float) -> dict[str, float]:
-        """When each client has gone on to train after a time; those that have not are left out.
+        """Return when each client continued training after a time, without those that did not.
 
-        Who sees an error after its first step has not gone on with that one, so all are looked at
+        Clients may see an error after their first step, so all of them are observed
         for some time more.
         """
         end = time.monotonic() + seconds

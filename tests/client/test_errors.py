@@ -84,7 +84,7 @@ class Program:
         return self._process.stdout.readline()
 
     def send(self, line: str) -> str:
-        """Let it run a step, and return what it prints."""
+        """Let it run a step, and return its output."""
         self.begin(line)
         return self.end()
 
@@ -99,7 +99,7 @@ class Program:
 
 
 def responses(programs: Sequence[Program], line: str) -> set[str]:
-    """Return what programs print that run a step at the same time."""
+    """Return the output of programs that run a step at the same time."""
     for program in programs:
         program.begin(line)
     return {program.end() for program in programs}

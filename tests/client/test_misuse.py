@@ -1,4 +1,4 @@
-"""Calls that cannot work are refused at once, with what is wrong, and change nothing."""
+"""Invalid calls fail immediately with a clear message and change nothing."""
 
 from __future__ import annotations
 

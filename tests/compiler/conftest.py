@@ -1,4 +1,4 @@
-"""Compiled programs are kept for the session of tests, not in the home of who runs them."""
+"""Compiled programs are cached for the test session, not in the user's home directory."""
 
 from __future__ import annotations
 

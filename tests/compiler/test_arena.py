@@ -29,7 +29,7 @@ def own(monkeypatch: pytest.MonkeyPatch) -> Arena:
 
 
 def turned(size: int, factor: float, again: int = 1) -> tuple[NativeProgram, Callable[[Any], Any]]:
-    """Products, backwards, by way of memory that a program works in; and what it should give."""
+    """Return a program that reverses products in a work buffer, and its expected result."""
     made = load(
         parse(f"""
 program turned(x: float32[{size}]) -> (y: float32[{size}]):

@@ -1,4 +1,4 @@
-"""Block LSTMs and the block gated recurrent unit, compiled, beside their kernels."""
+"""Compiled block LSTMs and block GRUs, compared with their kernels."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ TYPES = ("int8", "uint8")
 
 
 def bytes_of(random: Any, dtype: str, *shape: int) -> Any:
-    """Bytes among which the extremes are frequent: their sums are what overflows."""
+    """Random bytes with frequent extremes, whose sums may overflow."""
     limits = np.iinfo(dtype)
     found = random.integers(limits.min, limits.max + 1, shape)
     ends = random.choice([limits.min, limits.max], shape)
@@ -45,7 +45,7 @@ a_row={k + gap}, c_row={n})
 
 
 def agree(program: Program, options: Options, *given: Any) -> None:
-    """Both ways of running a program give the same integers."""
+    """Check that the interpreter and compiled code return the same integers."""
     verify(program)
     assert str(parse(str(program))) == str(program)
     for found, exact in zip(

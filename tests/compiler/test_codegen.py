@@ -1,4 +1,4 @@
-"""Machine code computes what the interpreter does."""
+"""Machine code computes the same results as the interpreter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refusals of code generation: indices out of bounds, and what has no machine code."""
+"""Errors of code generation: indices out of bounds, and unsupported statements."""
 
 from __future__ import annotations
 

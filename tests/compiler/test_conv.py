@@ -21,7 +21,7 @@ CPUS = ("", "x86-64-v3", "x86-64")
 
 
 def forward(of: dict[str, int], dtype: str, row: int, packed: int) -> Program:
-    """A program of one call, whose first row is what a loop counts to."""
+    """A program of a single call, whose first row is a loop variable."""
     columns = PANEL_BYTES // np.dtype(dtype).itemsize if packed else of["depth"]
     panels, places = -(-of["depth"] // columns), of["taps_y"] * of["taps_x"] * of["channels"]
     settings = ", ".join(f"{name}={value}" for name, value in (of | {"packed": packed}).items())
@@ -51,7 +51,7 @@ def test_windows_of_all_kinds(dtype: str, cpu: str) -> None:
 
 
 def first_layer(size: int, channels: int, taps: int, stride: int, dilation: int) -> dict[str, int]:
-    """Windows of few channels: two images, padded by half of what a window spans."""
+    """Windows of few channels in two images, padded by half the extent of a window."""
     before = dilation * (taps - 1) // 2
     width = (size + 2 * before - dilation * (taps - 1) - 1) // stride + 1
     found = {"images": 2, "rows": width, "width": width, "depth": 9, "channels": channels}

@@ -1,4 +1,4 @@
-"""Convolutions of volumes, compiled, beside their kernels."""
+"""Compiled 3-D convolutions, compared with their kernels."""
 
 from __future__ import annotations
 

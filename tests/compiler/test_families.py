@@ -1,4 +1,4 @@
-"""Ops of many families, compiled: where rules have several ways, and what they refuse."""
+"""Compiled ops of many families: rules with several algorithms, and unsupported cases."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from weft_tensor import errors
 def test_the_largest_come_in_the_order_of_kernels(
     monkeypatch: pytest.MonkeyPatch, dtype: str, size: int, k: int
 ) -> None:
-    """Equal ones by their places, and what is no number last."""
+    """Equal values are ordered by index, and NaN comes last."""
     draw = np.random.default_rng(size)
     x = draw.integers(-9 if dtype != "uint16" else 0, 9, (3, size)).astype(dtype)
     if x.dtype.kind == "f":
@@ -212,7 +212,7 @@ def test_crops_of_boxes_that_lie_anywhere(
 @pytest.mark.parametrize("shape", [(1, 1, 3), (0, 2, 2, 3), (2, 5, 4, 3)])
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_colours(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], dtype: str) -> None:
-    """Grey, black, what is no number, and what is beyond all colours too."""
+    """Includes gray, black, NaN, infinity and negative values."""
     x = np.random.default_rng(9).random(shape).astype(dtype)
     pixels = x.reshape(-1, 3)
     odd = [[0, 0, 0], [0.5, 0.5, 0.5], [np.nan, 0, 1], [1, np.inf, 0], [-1, -2, -3], [1, 1, 0]]
@@ -305,7 +305,7 @@ def test_bands_of_diagonals(
 
 
 def test_rows_stitched_at_places_that_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last of equal places counts, and what is at none is 0."""
+    """The last of equal indices wins, and rows without an index are 0."""
     places = [np.array([[0, 2], [5, 2]]), np.array(5), np.zeros([0], "i8")]
     arrays = [np.random.default_rng(11).random((*which.shape, 3)).astype("f") for which in places]
 

@@ -1,4 +1,4 @@
-"""Compiled Fourier transforms and complex numbers, beside their kernels."""
+"""Compiled Fourier transforms and complex numbers, compared with their kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs as text, what the verifier refuses, and what the interpreter computes."""
+"""Text form of programs, errors of the verifier, and results of the interpreter."""
 
 from __future__ import annotations
 

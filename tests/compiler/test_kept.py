@@ -1,4 +1,4 @@
-"""Code that is found by what decides it: which nodes have the same, and which have not."""
+"""The code cache: which nodes share an entry, and which do not."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_an_entry_that_does_not_hold_is_no_entry(place: Path) -> None:
 
 @pytest.mark.parametrize("junk", [b"", b"junk", b"[]", b'{"host": 1}'])
 def test_what_somebody_else_wrote_is_made_anew(place: Path, junk: bytes) -> None:
-    """Its checksum is right, and what it says is not what is written there."""
+    """The checksum is valid, but the content is not."""
     each = region("a", sums)
     LlvmGenerator().generate(each)
     for file in list(place.iterdir()):
@@ -170,7 +170,7 @@ def test_without_a_disk_nodes_are_lowered_once(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_what_others_declare_is_lowered_each_time(place: Path) -> None:
-    """Nobody would notice that their definitions have changed."""
+    """The cache could not detect that their definitions have changed."""
     register_op(
         "TestKeptOfAStranger",
         inputs=("x: float32",),
@@ -281,7 +281,7 @@ LOOPS: dict[str, Any] = {
 
 
 def test_loops_are_on_the_disk(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each loop once, whatever its names are; and loops that differ have code of their own."""
+    """A loop is stored once for all names; different loops have separate code."""
     monkeypatch.setenv("WEFT_JIT", "now")
     scale = np.array([1.5, 0.5, -1.0, 3.0], np.float32)
     lowered: list[Any] = []

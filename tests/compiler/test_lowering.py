@@ -1,4 +1,4 @@
-"""Lowered programs, before and after passes, compute what the kernels compute."""
+"""Lowered programs compute the same as the kernels, before and after the passes."""
 
 from __future__ import annotations
 

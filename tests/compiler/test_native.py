@@ -118,7 +118,7 @@ def test_equal_programs_share_their_code() -> None:
 
 
 def test_programs_that_differ_in_names_alone_share_their_code() -> None:
-    """Each has its own words for what goes wrong."""
+    """Each program has its own error messages."""
     text = """
 program {0}({0}_x: float32[4], {0}_n: int64[]) -> ({0}_y: float32[4]):
   check {0}_n[] < 3, "{0} is too much"
@@ -360,7 +360,7 @@ for s in range(3):
 
 
 def test_memory_does_not_grow_with_compilations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first ones fill what LLVM keeps."""
+    """The first compilations fill LLVM's own caches."""
     monkeypatch.setenv("WEFT_CACHE", "off")
     cache.directory.cache_clear()
     base = parse("program p(x: float32[4]) -> (y: float32[4]):\n  for i in 4:\n    y[i] = x[i]\n")

@@ -1,4 +1,4 @@
-"""The page of ops that are compiled says what the generator says."""
+"""The page of compiled ops agrees with the code generator."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ ROUNDING = 2.0**-8
 
 
 def _options() -> dict[str, Options]:
-    """This machine, without its registers of tiles, and narrower ones; dots where it has them."""
+    """Options for this machine, without tile registers, and with narrower registers."""
     here = host()
     found = {
         "here": Options(),
@@ -112,7 +112,7 @@ program p(b: bfloat16[{n}, {k + 2}]) -> (even: bfloat16[{shape}], odd: bfloat16[
 
 @pytest.mark.parametrize("way", WAYS)
 def test_what_is_not_finite_stays_in_its_row_and_column(way: str) -> None:
-    """Also where copied rows end within a step: what was there before is none of theirs."""
+    """Copied rows that end within a step must not read the previous content of the buffer."""
     m, n, k = 70, 40, 1024 + 17
     random = np.random.default_rng(3)
     a, b = numbers(random, m, k), numbers(random, k, n)

@@ -172,7 +172,7 @@ def _largest(program: Program) -> int:
 
 
 def test_what_a_later_statement_needs_is_computed_again() -> None:
-    """By products and elementwise functions; what is small of it, as the maximum, is kept."""
+    """Products and elementwise functions are recomputed; small values are kept."""
     program = _step_of_attention(f"call gemm(y[0, 0], w[0, 0], z[0, 0], {WEIGHTS})")
     assert _largest(_shrunk(program)) == 8192 * 8192 * 4
     again = rematerialize(program, Context(), _shrunk)
@@ -199,7 +199,7 @@ def test_what_cannot_be_or_gains_nothing_is_not_computed_again(between: str) -> 
 
 
 def test_large_temporaries_are_computed_after_the_routines_before_their_use() -> None:
-    """Memory is held from where it is filled; what small ones would share is worth more."""
+    """Large temporaries are filled late to shorten their lifetime; small ones are fused instead."""
     size = 1024
 
     def program_of(columns: int) -> Program:

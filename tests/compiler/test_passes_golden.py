@@ -1,4 +1,4 @@
-"""Passes hold against golden files; `hatch run golden:passes` writes these anew."""
+"""Passes produce the golden files; `hatch run golden:passes` updates them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The routine `philox` gives the words of NumPy's Philox."""
+"""The routine `philox` returns the same words as NumPy's Philox."""
 
 from __future__ import annotations
 

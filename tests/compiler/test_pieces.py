@@ -41,7 +41,7 @@ def layers(count: int, first: str = "x") -> Program:
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The modules that are compiled, with nothing kept on the disk or by earlier tests."""
+    """The compiled modules, without caches on disk or of earlier tests."""
     monkeypatch.setenv("WEFT_CACHE", "off")
     cache.directory.cache_clear()
     texts: list[str] = []

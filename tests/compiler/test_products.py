@@ -1,4 +1,4 @@
-"""Which routine computes a product, sums in place, and transposes before loops."""
+"""Products: choice of the routine, accumulation in place, and transposes before loops."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def program(text: str) -> Program:
 
 
 def same(first: Program, second: Program, *given: Any) -> None:
-    """Two programs give the same, interpreted and compiled."""
+    """Check that two programs have the same results, interpreted and compiled."""
     verify(second)
     inputs, states = given[: len(first.inputs)], given[len(first.inputs) :]
     wanted = interpret(first, *[array.copy() for array in given])
@@ -118,7 +118,7 @@ def test_a_matrix_that_stays_is_transposed_before_the_loop_once() -> None:
 
 @pytest.mark.parametrize(("b", "m"), [("v[0, 0]", 8), ("w[1, 0, 0]", 2)])
 def test_what_changes_or_is_used_by_few_rows_is_not(b: str, m: int) -> None:
-    """v is stored to in each turn."""
+    """v is stored to in each iteration."""
     before = program(LOOP.format(b=b, m=m))
     assert "transposed" not in str(hoist_transposes(before, Context(vector_bytes=64)))
 

@@ -33,7 +33,7 @@ def kind(dtype: str) -> str:
 
 
 class _Writer:
-    """Draws a program, statement by statement; what it writes is verified afterwards."""
+    """Generates a random program, statement by statement; the result is verified afterwards."""
 
     def __init__(self, draw: Any) -> None:
         self.draw = draw

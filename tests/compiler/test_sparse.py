@@ -1,4 +1,4 @@
-"""Sparse tensors, classes that are drawn, and permutations, compiled, beside their kernels."""
+"""Compiled sparse tensors, sampled classes and permutations, compared with their kernels."""
 
 from __future__ import annotations
 

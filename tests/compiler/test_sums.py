@@ -1,4 +1,4 @@
-"""Long sums, compiled: as exact as those of kernels, whatever is computed in the same loops."""
+"""Compiled long sums are as exact as those of kernels, even in fused loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled loops that use TensorArrays and stacks refuse what kernels refuse."""
+"""Compiled loops over TensorArrays and stacks raise the same errors as kernels."""
 
 from __future__ import annotations
 

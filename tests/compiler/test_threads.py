@@ -1,4 +1,4 @@
-"""Programs that several threads run: what comes out, who helps, and how that ends."""
+"""Programs on several threads: results, participating threads, and interruption."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any op, given any element types, ranks and sizes, gives its answer or one of our named errors.
+"""Any op with any element types, ranks and sizes returns a result or raises a named error.
 
 Attributes and inputs follow from the op's declaration, so that an op is covered as soon as it is
 declared; others are those of its cases with sizes changed, which must then equal the reference.
@@ -92,7 +92,7 @@ def _feed(array: Array, known: bool) -> Output:
 
 
 def _node(op: str, inputs: list[Any], attrs: dict[str, Any], known: bool) -> Node | None:
-    """The node, or None where it is refused."""
+    """Create the node; return None if it is rejected."""
     fed = [[_feed(a, known) for a in x] if isinstance(x, list) else _feed(x, known) for x in inputs]
     try:
         return create(op, fed, attrs)
@@ -138,7 +138,7 @@ def _results(node: Node, values: list[Array]) -> tuple[Any, ...]:
 
 
 def _check(op: str, inputs: list[Any], attrs: dict[str, Any]) -> tuple[Any, ...]:
-    """The results of a node, which are as static knowledge says, whatever is known.
+    """Return the results of a node, checked against its static types and shapes.
 
     Raises: RefusedError: it cannot be made, or not run.
     """

@@ -1,4 +1,4 @@
-"""Every case with no elements along an axis: nothing comes out, zeros, or one of our errors.
+"""All cases with an empty axis: empty results, zeros, or a named error.
 
 Gradients have the shapes of the inputs then, too.
 """

@@ -1,7 +1,7 @@
-"""Kernels given inputs of wrong ranks, sizes and values say in our words what is required.
+"""Kernels report inputs of wrong ranks, sizes and values by the requirement that they violate.
 
-While the graph is built nothing is known of the shapes, so that kernels get to see them. What NumPy
-and Python say of their own functions' arguments tells nobody what is wrong with a graph.
+Shapes are unknown while the graph is built, so that the kernels receive them. The messages of NumPy
+and Python about their own arguments do not explain what is wrong with a graph.
 """
 
 from __future__ import annotations

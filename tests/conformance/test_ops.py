@@ -65,7 +65,7 @@ class _Built:
         self.node: Node = create(case.op, inputs, attrs)
 
     def evaluate(self) -> tuple[list[Any], list[Any]]:
-        """The outputs, and what the node took as inputs, arranged as its arguments."""
+        """The outputs, and the inputs of the node in the structure of its arguments."""
         outputs, inputs = self.node.outputs, self.node.inputs
         values = evaluate([*outputs, *inputs], self.point)
         taken = iter([np.asarray(value) for value in values[len(outputs) :]])

@@ -1,4 +1,4 @@
-"""Every elementwise op: its kernel gives what its scalar definition says, element by element."""
+"""Kernels of all elementwise ops agree with their scalar definitions."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def built(case: Case) -> Node:
 
 
 def ran(wanted: Any) -> Iterator[Ran]:
-    """The cases of ops with certain traits, with what their kernels took and gave."""
+    """The cases of ops with certain traits, with inputs and outputs of their kernels."""
     device = HostDevice()
     for case in CASES:
         if not wanted(traits(case.op)) or case.prepare:

@@ -1,4 +1,4 @@
-"""The package is an extra one: where it is not installed its tests have nothing to run."""
+"""Skip these tests if the optional package is not installed."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec

@@ -1,4 +1,4 @@
-"""Layers, `arg_scope` and slim: the names of variables, and what is computed."""
+"""Layers, `arg_scope` and slim: names of variables, and results."""
 
 from __future__ import annotations
 

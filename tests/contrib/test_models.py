@@ -1,4 +1,4 @@
-"""Optimizers, cells, group normalization and networks: beside formulas, and by names."""
+"""Optimizers, cells, group normalization and networks: formulas and variable names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refusals of contrib: each argument that is out of bounds, and what the error says of it."""
+"""Errors of contrib: each invalid argument, and the message about it."""
 
 from __future__ import annotations
 

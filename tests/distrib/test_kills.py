@@ -48,7 +48,7 @@ class Stage:
         self.restores = "restore" in moment
 
     def train(self, cluster: Any) -> list[float]:
-        """Run chiefs until one has trained to the end; returns what it has trained."""
+        """Run chiefs until one completes the training; return the trained values."""
         self.told["cluster"] = cluster
         end = time.monotonic() + LIMIT
         lives = 0
@@ -88,7 +88,7 @@ class Stage:
         chief.kill()
 
     def _watch(self, chief: Any, end: float) -> None:
-        """Start again what dies or stays frozen, until the chief has ended."""
+        """Restart processes that die or stay frozen, until the chief has ended."""
         frozen: dict[str, float] = {}
         while chief.poll() is None:
             for role, pid in [*((r, t.pid) for r, t in self.tasks.items()), ("chief", chief.pid)]:

@@ -1,4 +1,4 @@
-"""Ways of training, on tasks that are processes: each gives the numbers that one process gives."""
+"""Methods of training on several processes return the same numbers as one process."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def cells_in_one_loop() -> tuple[Any, int]:
 
 
 def arrays_on_another_task() -> tuple[Any, int]:
-    """A loop fills a TensorArray of another task with what it computes; its gradient reads it."""
+    """A loop fills a TensorArray of another task with its results; its gradient reads them."""
     x = data(6, 2)
     with worker(1):
         given = wf.TensorArray(wf.float32, 6).unstack(x)
@@ -139,7 +139,7 @@ def branches_and_calls() -> tuple[Any, int]:
 
 
 def shards_and_embeddings() -> tuple[Any, int]:
-    """A table in parts on parameter servers; rows are gathered, and updated, beside their part."""
+    """A table sharded over parameter servers; rows are gathered and updated by their shard."""
     with wf.device(wf.train.replica_device_setter(ps_tasks=PS, worker_device="/job:worker/task:1")):
         table = wf.get_variable(
             "table",

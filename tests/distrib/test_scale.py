@@ -1,4 +1,4 @@
-"""The simulated step protocol: what it says where the answer is known."""
+"""The simulated step protocol, in cases with a known result."""
 
 from __future__ import annotations
 

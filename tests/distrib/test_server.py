@@ -802,7 +802,7 @@ def test_large_graphs_come_in_segments_and_functions_once(
 
 
 def test_no_shared_memory_waits_for_the_collector() -> None:
-    """When all servers are closed, their objects are freed without garbage collection of cycles."""
+    """Objects of closed servers are freed without garbage collection of cycles."""
     before = memory_files(os.getpid())
     gc.collect()
     gc.disable()
@@ -897,7 +897,7 @@ def test_a_call_that_is_kept_runs_on_one_task(target: str) -> None:
 
 
 def test_a_program_that_joins_ends_with_sigterm() -> None:
-    """TensorFlow's `join` never returns, so what comes after it is often another task's part."""
+    """TensorFlow's `join` never returns, so programs often continue with another task's part."""
     server = Server.create_local_server()
 
     def strike() -> None:

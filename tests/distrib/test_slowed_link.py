@@ -34,7 +34,7 @@ def slow_down(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
         else:
             threading.Timer(seconds, served._call.reply, ([value],)).start()
 
-    monkeypatch.setattr(rendezvous._Served, "__call__", reply)
+    monkeypatch.setattr(rendezvous._ServedRequest, "__call__", reply)
 
 
 def one_after_the_other(x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Which way values go between tasks, and what is left when one of them is killed meanwhile."""
+"""Transports of values between tasks, and remaining resources when a task is killed."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_value_is_let_go_before_its_copy_leaves(
 
 
 class Tasks:
-    """A listener, and what dials it."""
+    """A listener, and functions that connect to it."""
 
     def __init__(self) -> None:
         self.roles: list[Role] = []

@@ -130,7 +130,7 @@ def test_a_variable_that_is_written_cannot_be_frozen(graph: wf.Graph) -> None:
 @BOTH
 @pytest.mark.parametrize("output", ["f", "y"])
 def test_variables_that_functions_use(use_resource: bool, output: str, graph: wf.Graph) -> None:
-    """Bodies take the place of calls, also where a call is what is asked for."""
+    """Function bodies replace calls, even if a call is the requested output."""
     x = wf.placeholder(wf.float32, [2], name="x")
     v = wf.get_variable("v", initializer=3.0, use_resource=use_resource)
 

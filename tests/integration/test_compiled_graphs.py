@@ -374,7 +374,7 @@ def scattered(g: Drawn) -> None:
 
 
 def drawn(g: Drawn) -> None:
-    """Random numbers, and what is dropped by them."""
+    """Random numbers, and dropout."""
     x = g.pick()
     seed = g.random.randint(1, 99)
     if g.random.random() < 0.5:
@@ -415,7 +415,7 @@ def scanned(g: Drawn) -> None:
 
 
 def placed(g: Drawn) -> None:
-    """The place of the largest number, and what is 1 at a place and 0 elsewhere."""
+    """The index of the largest number, and one-hot vectors."""
     x, axis = g.pick_with_axis("f", exact=True)
     if x.shape[axis]:
         op: Any = g.random.choice([wf.argmax, wf.argmin])
@@ -510,7 +510,7 @@ def variable(g: Drawn) -> None:
 
 
 def changed_again(g: Drawn) -> None:
-    """A variable is changed, in its turn, and what it has then may be read or changed again."""
+    """A variable is changed in order, and its new value may be read or changed again."""
     if not g.variables:
         return
     made = g.random.choice(g.variables)
@@ -602,7 +602,7 @@ def looped(g: Drawn) -> None:
 
 
 def nested(g: Drawn) -> None:
-    """Loops in loops, whose turns differ from one turn around to the next, and their gradients."""
+    """Nested loops whose inner trip counts differ between outer iterations, and their gradients."""
     x = g.pick()
     limit = g.add_turns(g.random.randint(0, 4))
     depth = g.random.choice((2, 2, 3))
@@ -699,7 +699,7 @@ def branched(g: Drawn) -> None:
 
 
 def decided(g: Drawn) -> Any:
-    """Return a predicate that is the same with and without compilation, whatever the rounding."""
+    """Return a predicate that is the same with and without compilation despite rounding."""
     kind = g.random.choice(["fed", "size", "values", "known"])
     if kind == "size":
         return wf.size(g.pick("fib").output) > g.random.choice((0, 2, 8))

@@ -1,4 +1,4 @@
-"""Programs with loops and conditionals return what they return on TensorFlow.
+"""Programs with loops and conditionals return the results of TensorFlow.
 
 `control_flow/table.py` holds the table. Each row runs in a line and by the ready queue, with and
 without the graph's simplification; its values and derivatives are those that
@@ -137,7 +137,7 @@ def compare(place: str, row: Any, built: Any, runs: Any, expected: Any) -> None:
 
 
 def check_kinds(place: str, kinds: Any, runs: Any, expected: Any) -> None:
-    """Which derivatives are there and which are sparse; the new control flow has zeros for none."""
+    """Check which derivatives exist and which are sparse; control flow v2 has zeros for None."""
     for order, (mine, wanted) in enumerate(zip(kinds, expected["kinds"], strict=True), 1):
         part = f"order {order}"
         for key, kind in wanted.items():
@@ -177,7 +177,7 @@ def check_quotients(row: Any, order: int, runs: Any, proto: Any) -> None:
 
 
 def difference(row: Any, order: int, feed: Any, name: str, direction: Any, proto: Any) -> float:
-    """The difference quotient of what a derivative of the next lower order is weighted to."""
+    """Return the difference quotient of a weighted sum of derivatives of the next lower order."""
     built = PACKAGE.build(weft, row, order)
     loss, step, found = built.losses[order - 1], 1e-6, []
     source = built.sources[name]

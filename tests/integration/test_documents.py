@@ -1,4 +1,4 @@
-"""The code on the pages and in docstrings runs as written, and gives what it says."""
+"""The code on the pages and in docstrings runs as written, with the results shown."""
 
 from __future__ import annotations
 

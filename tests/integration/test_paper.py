@@ -37,7 +37,7 @@ def test_a_placeholder_as_the_paper_prints_it() -> None:
 
 
 def test_partial_execution_of_section_4_2() -> None:
-    """Figure 6: with b fed, neither b nor what only it needs is executed."""
+    """Figure 6: if b is fed, neither b nor nodes that only b needs are executed."""
     with tf.Graph().as_default(), tf.Session() as s:
         ran: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Programs in the manner of 2016 to 2018 return on weft what they returned on TensorFlow.
+"""Programs in the style of 2016 to 2018 return the same on weft as on TensorFlow.
 
 Initial values and noise come from NumPy, so whole courses of training are compared value by value.
 `programs/record.py` made `programs/expected.json`.

@@ -70,7 +70,7 @@ def test_a_stack_of_cells_learns_a_sentence_and_recites_it() -> None:
     train = wf.train.AdamOptimizer(0.02).minimize(wf.reduce_mean(losses))
 
     def recite(time: Any, output: Any, state: Any, letters: Any) -> Any:
-        """Begin with the first letter, and go on with the likeliest."""
+        """Generate text from the first letter, always choosing the most likely next one."""
         if output is None:
             letter = wf.constant(codes[:1], wf.int32)
             state, letters = cell.zero_state(1, wf.float32), wf.fill([len(TEXT)], 0)

@@ -1,4 +1,4 @@
-"""First steps that start at the same time load what they need without waiting for each other."""
+"""First steps that start at the same time load modules without waiting for each other."""
 
 from __future__ import annotations
 

@@ -313,7 +313,7 @@ def test_an_error_names_the_member_and_the_line(
 
 
 def run_with(make: Callable[[Region, Any], Any], compiler: HypotCompiler) -> Any:
-    """Run a program whose region is computed by what `make` gives."""
+    """Run a program whose region is computed by the result of `make`."""
     compiler.compile = make  # type: ignore[method-assign]  # as a faulty compiler would
     x = wf.placeholder(wf.float32, [2])
     z = program(x, x)

@@ -1,4 +1,4 @@
-"""An unmodified TensorBoard, in a browser without a window, shows what a training program wrote."""
+"""An unmodified TensorBoard in a headless browser shows the events of a training program."""
 
 from __future__ import annotations
 

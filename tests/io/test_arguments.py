@@ -1,4 +1,4 @@
-"""Functions of weft_io given what they do not take: one table of calls and words."""
+"""Functions of weft_io with invalid arguments: a table of calls and messages."""
 
 from __future__ import annotations
 

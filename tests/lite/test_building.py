@@ -1,4 +1,4 @@
-"""The library in a checkout: built when first used, once; and what an import brings along."""
+"""The library in a checkout: built once at first use, and imported modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`weft-lite`: what it shows, what it refuses, and with what exit code."""
+"""`weft-lite`: output, errors and exit codes."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def test_a_damaged_npy_file_is_refused(tmp_path: Path, data: bytes) -> None:
 
 
 def test_a_device_without_numpy_has_all_but_convert_and_compare(folder: Path) -> None:
-    """`-S` leaves out what is installed; the sources are enough."""
+    """`-S` hides installed packages; the sources are enough."""
     source = ROOT / "packages" / "lite" / "src"
     program = f"import sys; sys.path.insert(0, {str(source)!r})\n"
     program += "from weft_lite.commands import main\n"

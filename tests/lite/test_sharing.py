@@ -1,4 +1,4 @@
-"""One file serves an interpreter in each thread, and invocations leave nothing behind."""
+"""One file serves an interpreter in each thread, and invocations leak no memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Libraries for other machines: what is in them, how large they are, and what they compute."""
+"""Libraries for other machines: contents, size and results."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def mutations(source: str) -> list[Mutation]:
 
 
 class _Finder(ast.NodeVisitor):
-    """Collects the mutations of what runs: no annotations, docstrings or imports for types."""
+    """Collects mutations of executed code: no annotations, docstrings or imports for types."""
 
     def __init__(self, source: str) -> None:
         self.found: list[Mutation] = []

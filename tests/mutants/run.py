@@ -49,7 +49,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
-    """Run the mutants and print what became of them."""
+    """Run the mutants and print the outcomes."""
     options = parse(arguments)
     changed = changed_files(root, options.changed)
     mutants = [
@@ -87,7 +87,7 @@ def run_all(root: Path, mutants: Sequence[Mutant], limits: Limits, jobs: int) ->
 
 
 def describe(mutant: Mutant) -> str:
-    """Return where a mutant is and what it changes."""
+    """Return the location and the change of a mutant."""
     return f"{mutant.path}:{mutant.mutation.line}: {mutant.mutation.operator}"
 
 

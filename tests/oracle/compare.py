@@ -271,7 +271,7 @@ def units(got: Array, want: Array, elementwise: bool) -> float:
 
 
 def measure(case: Case, dtype: str, round_: int, worst: Worst, verbose: bool = False) -> None:
-    """Compare one sample, and keep what is worse than before.
+    """Compare one sample, and store errors that are larger than before.
 
     Raises: LookupError, Exception: it cannot be compared.
     """
@@ -352,7 +352,7 @@ def gather(start: int, worst: Worst) -> int:
 
 
 def measure_from(start: int, chosen: list[tuple[Case, str]], arguments: argparse.Namespace) -> None:
-    """Measure what was chosen from one on; a line before each, which has the errors until then."""
+    """Measure the chosen cases from an index on; print the errors so far before each case."""
     worst: Worst = {}
     for index in range(start, len(chosen) + 1):
         found = [

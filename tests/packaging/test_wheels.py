@@ -96,7 +96,7 @@ class Environment:
         call(*pip, "install", "--quiet", "--no-compile", *args)
 
     def with_only(self, names: set[str], path: Path) -> Environment:
-        """Another one that has some of the distributions, by links to what is here."""
+        """Return an environment with some of the distributions, by links to this one."""
         owners: dict[str, set[str]] = {}
         for name, found in self.installed().items():
             for file in found.files or ():
@@ -152,7 +152,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="session")
 def environment(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """One with all wheels, what pip finds that they require, and what builds them."""
+    """An environment with all wheels, their dependencies and the build tools."""
     made = Environment(tmp_path_factory.mktemp("environment"))
     made.install(*wheels.values(), BUILDER)
     return made
@@ -190,7 +190,7 @@ def test_wheel_holds_the_package_only(package: str, wheels: dict[str, Path]) -> 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_package_works_alone(package: str, environment: Environment, tmp_path: Path) -> None:
-    """With what it requires, and nothing else."""
+    """Only its dependencies are installed."""
     name = distribution(package)
     assert environment.required_by(name) == BRINGS[package]
     alone = environment.with_only(BRINGS[package], tmp_path / "alone")

@@ -101,7 +101,7 @@ def described(pages: ModuleType) -> Iterator[Any]:
 
 
 def test_described_parameters_are_those_of_the_signature(pages: ModuleType) -> None:
-    """A row without its parameter says "required", whatever the default is."""
+    """A row without its parameter says "required", even if there is a default."""
     unknown, rows = [], 0
     for target in described(pages):
         if target.docstring is None or target.is_attribute:

@@ -1,4 +1,4 @@
-"""The page of TensorFlow's names is what the code and the measured errors make it."""
+"""The page of TensorFlow's names is up to date with the code and the measured errors."""
 
 from __future__ import annotations
 

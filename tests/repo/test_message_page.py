@@ -27,7 +27,7 @@ def within(message: Any) -> Iterator[Any]:
 
 
 def named(stem: str) -> set[str]:
-    """All that a file's comments may be about."""
+    """Return all names that comments of a file may document."""
     file = proto.descriptor_pool().FindFileByName(f"{stem}.proto")
     found = [m for top in file.message_types_by_name.values() for m in within(top)]
     enums = [*file.enum_types_by_name.values(), *(e for m in found for e in m.enum_types)]

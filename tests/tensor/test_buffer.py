@@ -1,4 +1,4 @@
-"""Buffers: size, address, references, views and what is refused."""
+"""Buffers: size, address, references, views and errors."""
 
 from __future__ import annotations
 

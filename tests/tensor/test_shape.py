@@ -1,4 +1,4 @@
-"""Shapes: the free functions, and the classes against what TensorFlow 1.15 does."""
+"""Shapes: the free functions, and the classes compared with TensorFlow 1.15."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trace file gives back what was written, and as much as is whole when it is damaged."""
+"""Trace files: round trips, and recovery of the intact part of damaged files."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The local server answers its own page only, and sends what an interval needs."""
+"""The local server answers only its own page, and sends the data of an interval."""
 
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""The public names: those of TensorFlow 1.15 that are there stay there, under the same meaning."""
+"""The public names: existing names of TensorFlow 1.15 stay, with the same meaning."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def stars() -> set[str]:
 
 @pytest.mark.parametrize("module", sorted(stars()))
 def test_what_is_shown_whole_says_what_it_shows(module: str) -> None:
-    """Without `__all__` a star would show what the module imports for itself."""
+    """Without `__all__`, a star import would include the module's own imports."""
     loaded = importlib.import_module(module)
     if hasattr(loaded, "__all__"):
         assert set(loaded.__all__) <= set(vars(loaded))

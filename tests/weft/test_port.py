@@ -1,4 +1,4 @@
-"""`weft port`: what is said of programs, and what is changed in them."""
+"""`weft port`: reports about programs, and changes to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`wf.raw_ops` takes what `tf.raw_ops` takes: tests/oracle/raw_ops.txt lists it."""
+"""`wf.raw_ops` has the arguments of `tf.raw_ops`, as tests/oracle/raw_ops.txt lists them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write api.txt anew: the names that TensorFlow 1.15 has, and which of them weft has.
+"""Rewrite api.txt: the names of TensorFlow 1.15, and which of them weft has.
 
 A block of api.txt is a line `[namespace] state` and names below it. The states are
 
@@ -41,7 +41,7 @@ def read() -> Api:
 
 
 def write(api: Api) -> None:
-    """Write the file, in one order whatever that of `api` is."""
+    """Write the file in an order that does not depend on `api`."""
     blocks = []
     for (namespace, state), names in sorted(api.items(), key=_order):
         if names:

@@ -1,4 +1,4 @@
-"""Write undocumented.txt anew: public callables without what their documentation should have.
+"""Rewrite undocumented.txt: public callables with incomplete documentation.
 
 A block of undocumented.txt is a line `[arguments]` or `[example]` and names below it: those whose
 docstring has no `Args:` though they take arguments, and those whose docstring has no `>>>`. The
@@ -42,7 +42,7 @@ def callables() -> Iterator[tuple[str, Any]]:
 
 
 def missing() -> Missing:
-    """Names by what their documentation lacks."""
+    """Names, by the missing part of their documentation."""
     found: Missing = {"arguments": set(), "example": set()}
     for name, value in callables():
         text = own_doc(value)

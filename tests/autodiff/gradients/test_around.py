@@ -1,4 +1,4 @@
-"""Gradients in the bodies of functions, with respect to what is around them."""
+"""Gradients in the bodies of functions with respect to captured values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients by constants are those by fed values, whatever stands between them and the result."""
+"""Gradients with respect to constants equal those with respect to fed values."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def real() -> Any:
 
 
 def test_the_second_output_of_a_cond_is_used_twice(session: wf.Session) -> None:
-    """The sum of what flows back is made outside of the branches."""
+    """The incoming gradients are summed outside the branches."""
     p, x = wf.placeholder(wf.bool, []), real()
     y, z = wf.cond(p, lambda: (x, wf.sin(x)), lambda: (x, x * 3.0))
     (g,) = wf.gradients(y + z * z, x)
@@ -92,7 +92,7 @@ def test_no_gradient_with_respect_to_the_inside_of_a_loop() -> None:
 
 @pytest.mark.parametrize("plus", [0.0, 1.0])
 def test_no_gradient_through_a_loop_that_was_imported(plus: float) -> None:
-    """A GraphDef does not say what belongs to the loop; the part around it must not be enough."""
+    """A GraphDef does not record the nodes of a loop; the enclosing part alone must be rejected."""
     x = wf.placeholder(wf.float64, [3], name="x")
     wf.add(wf.map_fn(lambda e: e * e, x), plus * x, name="y")
     graph_def = wf.get_default_graph().as_graph_def()

@@ -1,4 +1,4 @@
-"""The gradients of cross entropies compute what flows back, and nothing of what does not."""
+"""Gradients of cross entropies compute only the gradients that are needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients of simulated quantization: which input gets what, and the gradients of gradients."""
+"""Gradients of simulated quantization with respect to each input, and of second order."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _clipped(x: Any, low: Any, high: Any) -> Any:
 
 @pytest.mark.parametrize("quantized", [_args, _vars, _per_channel, _clipped])
 def test_gradients_of_what_is_inside(quantized: Any) -> None:
-    """The adjoint of the gradient, which is linear in what comes in, is its transpose."""
+    """The gradient is linear in the incoming gradient, so its adjoint is its transpose."""
     with wf.Graph().as_default(), wf.Session() as session:
         x, low, high = wf.constant(X), wf.fill([3], LOW), wf.fill([3], HIGH)
         slope = wf.constant(SLOPE)

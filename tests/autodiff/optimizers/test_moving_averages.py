@@ -1,4 +1,4 @@
-"""Moving averages: values, names, what a Saver should restore."""
+"""Moving averages: values, names, and the variables that a Saver should restore."""
 
 from __future__ import annotations
 

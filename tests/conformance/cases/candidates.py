@@ -1,4 +1,4 @@
-"""Candidate samplers: what is the same whatever is drawn; statistics are tested elsewhere."""
+"""Candidate samplers: properties of all samples; statistics are tested elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Datasets take and give handles rather than arrays, so there are no rows of arrays.
+"""Ops of datasets use handles instead of arrays, so `CASES` is empty.
 
 tests/io/data runs them against plain Python.
 """

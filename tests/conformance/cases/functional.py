@@ -1,4 +1,4 @@
-"""Cases of calls: functions, and what they give in NumPy.
+"""Cases of calls: functions and their results in NumPy.
 
 A call needs its function in the library of its graph, so `CASES` is empty; `FUNCTION_CASES` are run
 by tests/exec/functions/test_functions.py for values and tests/autodiff/grads/test_functions.py for

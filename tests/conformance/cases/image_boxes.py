@@ -196,7 +196,7 @@ def _drawing() -> list[Case]:
 
 
 def _sampling() -> list[Case]:
-    """Which part is drawn is left to chance; of objects that must be whole it is the image."""
+    """The sampled part is random, unless objects that must be complete require the whole image."""
     size, boxes = Raw(np.array([20, 30, 3], np.int32)), np.array([[[0, 0, 1, 1]]], np.float32)
 
     def whole(*_: Any) -> Any:

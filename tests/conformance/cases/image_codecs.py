@@ -1,4 +1,4 @@
-"""Images and sounds as files, against Pillow, Python's wave, and what was encoded."""
+"""Image and sound files, compared with Pillow, Python's `wave` and the encoded data."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def _backward(rows: Weights, columns: Weights) -> Callable[..., Array]:
 
 
 def _as_float32(resize: Callable[..., Array]) -> Callable[..., Array]:
-    """For outputs that are float32 of whatever type the input is."""
+    """Return `resize` with float32 results for all input types."""
     return lambda *arrays: resize(*arrays).astype(np.float32)
 
 

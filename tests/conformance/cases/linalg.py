@@ -1,4 +1,4 @@
-"""Linear algebra against NumPy, and factorisations against what they must multiply to."""
+"""Linear algebra compared with NumPy, and factorizations with their products."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Square roots and logarithms against what they are of."""
+"""Matrix square roots and logarithms, compared with the original matrices."""
 
 from __future__ import annotations
 

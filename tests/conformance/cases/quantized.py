@@ -1,4 +1,4 @@
-"""Arithmetic of quantized tensors against the numbers that they stand for."""
+"""Arithmetic of quantized tensors, compared with the real numbers that they represent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of stacks: what is pushed, and what comes off.
+"""Cases of stacks: pushed and popped values.
 
 Their ops take handles rather than arrays, so `CASES` is empty; `STACK_CASES` are run by
 tests/exec/kernels/test_stack.py.

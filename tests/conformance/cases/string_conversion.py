@@ -1,4 +1,4 @@
-"""Strings made of values, and values of strings, against Python's own."""
+"""Conversion of values to strings and back, compared with Python."""
 
 from __future__ import annotations
 

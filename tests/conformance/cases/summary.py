@@ -59,7 +59,7 @@ def _limits() -> list[float]:
 
 
 def _histogram(tag: Array, values: Array) -> Array:
-    """Counts one by one; runs of empty buckets are told by their last."""
+    """Count values one by one; a run of empty buckets is represented by its last one."""
     limits = _limits()
     counts = [0] * len(limits)
     flat = [float(value) for value in values.reshape(-1)]

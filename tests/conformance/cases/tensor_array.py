@@ -1,4 +1,4 @@
-"""Cases of TensorArrays: small programs over one array or two, and what they give in NumPy.
+"""Cases of TensorArrays: small programs over one or two arrays, with results in NumPy.
 
 Their ops take handles rather than arrays, so `CASES` is empty; `ARRAY_CASES` are run by
 tests/exec/kernels/test_tensor_array.py for values and tests/autodiff/grads/test_tensor_array.py for

@@ -1,4 +1,4 @@
-"""Unicode against values that ICU gives; those of malformed input are TensorFlow's."""
+"""Unicode, compared with values of ICU, and of TensorFlow for malformed input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cluster specifications: every form, and what is wrong with wrong ones."""
+"""Cluster specifications: all forms, and the errors of invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collective operations of GPUs, by a stand-in for NCCL: which way they go, who waits for whom."""
+"""Collective operations of GPUs by a stand-in for NCCL: transports and synchronization."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Build = Callable[[int], Any]
 
 @pytest.fixture
 def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    """Two GPUs of the stand-in, which loads no PTX, or what the marker `gpus` says."""
+    """Two GPUs of the stand-in, which loads no PTX, or the GPUs of the marker `gpus`."""
     monkeypatch.setenv("WEFT_JIT", "asked")
     marker = request.node.get_closest_marker("gpus")
     with installed(Machine(2) if marker is None else Machine(**marker.kwargs)) as found:
@@ -136,7 +136,7 @@ def test_many_operations_at_once_begin_in_one_order(machine: Machine) -> None:
 
 
 def test_an_operation_may_wait_for_another_on_one_device_alone(machine: Machine) -> None:
-    """Were turns given before all have come, the first device's order would stop the second."""
+    """If the order were fixed before all arrive, the first device's would block the second."""
 
     def build(i: int) -> Any:
         late = weft_distrib.all_reduce(wf.constant(2.0), 2, 1, 2)

@@ -17,7 +17,7 @@ COUNTS = (0, 1, 5, 64, 1000)
 
 
 def play(scripts: list[list[Action]], buffers: list[Any], finish: Any = None) -> int:
-    """Run all members until none can go on; returns how many elements were sent."""
+    """Run all members until none can continue; return the number of sent elements."""
     sent: dict[Any, Any] = {}
     place, total = [0] * len(scripts), 0
     moved = True
@@ -97,7 +97,7 @@ def member(task: int, number: int = 0) -> Member:
 
 
 class Joining:
-    """Members that join one group, and what they were told."""
+    """Members that join one group, and the results that they received."""
 
     def __init__(self) -> None:
         self.groups, self.told = Groups(), {}

@@ -1,4 +1,4 @@
-"""Manifests are what the published schemas say, and name the pods as Kubernetes will."""
+"""Manifests conform to the published schemas and use the pod names of Kubernetes."""
 
 from __future__ import annotations
 

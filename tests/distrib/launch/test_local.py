@@ -1,4 +1,4 @@
-"""Clusters of real processes: what they write, how they end, and what is left of them."""
+"""Clusters of real processes: output, termination, and remaining processes and files."""
 
 from __future__ import annotations
 

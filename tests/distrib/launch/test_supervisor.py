@@ -1,4 +1,4 @@
-"""When tasks are started again, and when all is over."""
+"""Restarts of tasks, and the end of a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that define graphs by messages: what a client without the declarations of ops needs."""
+"""Calls that define graphs by messages, for clients without op declarations."""
 
 from __future__ import annotations
 

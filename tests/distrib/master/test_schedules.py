@@ -1,4 +1,4 @@
-"""Steps over several tasks in a simulated network: ten thousand schedules, and what must hold.
+"""Steps over several tasks in a simulated network: invariants over ten thousand schedules.
 
 Coordinator, steps and rendezvous are those of the servers. The network keeps the order of each
 connection and nothing else; tasks crash, parts fail, clients cancel. Nothing here waits or sleeps.
@@ -34,7 +34,7 @@ class Device:
 
 
 class World:
-    """The messages on their way, and who is at their ends."""
+    """The messages in flight, and the ends of their connections."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -54,7 +54,7 @@ class World:
         return True
 
     def crash(self, task: Task) -> None:
-        """Its connections end: what is on its way is lost, and calls fail at the other ends."""
+        """End a task's connections: messages in flight are lost, and calls of its peers fail."""
         for link in [link for link in self.links if task.name in link]:
             del self.links[link]
         old, task.channels = task.channels, {}

@@ -45,7 +45,7 @@ def test_who_does_not_answer_an_abort_is_given_up() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_any_order_of_events(seed: int) -> None:
-    """Ten thousand orders: the client is told once, and last; each task is aborted at most once."""
+    """In ten thousand orders, the client is notified once, last; no task is aborted twice."""
     rng = random.Random(seed)
     for _ in range(3_000):
         tasks = range(rng.randint(1, 4))

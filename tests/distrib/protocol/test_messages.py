@@ -1,4 +1,4 @@
-"""Messages: they survive the way there and back, and nothing else gets through."""
+"""Messages: round trips, and rejection of all other data."""
 
 from __future__ import annotations
 

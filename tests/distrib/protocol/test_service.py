@@ -39,7 +39,7 @@ _SLOW_SECONDS = 1.5  # more than a connection to an idle task of this machine ev
 
 
 class _SlowDoor:
-    """Leads to a port; what comes from there first on each connection comes late."""
+    """A proxy of a port that delays the first response on each connection."""
 
     def __init__(self, port: int) -> None:
         self._to = port

@@ -521,7 +521,7 @@ def test_a_drained_server_lets_a_step_end_and_leaves() -> None:
 
 
 class Done:
-    """Return a completion for which nothing waits."""
+    """Return a completion without a waiter."""
 
     def __call__(self, value: Any = None) -> None: ...
 
@@ -529,7 +529,7 @@ class Done:
 
 
 def fill(server: Server) -> None:
-    """Give the queue what a step waits for, though no step may begin any more."""
+    """Add the element that a step waits for, directly, since no new step may begin."""
     (queue,) = server.resources.resources(Queue)
     queue.enqueue((np.float32(3.0),), Done())
 

@@ -1,4 +1,4 @@
-"""Certificates and tokens: who is believed, and who is told why not."""
+"""Certificates and tokens: which are accepted, and the errors for those that are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A live server that gets messages with changed bytes: it stays up, and keeps nothing of them."""
+"""A live server that receives mutated messages stays available and releases all of them."""
 
 from __future__ import annotations
 
@@ -317,7 +317,7 @@ def open_session(server: Target, sock: socket.socket, planned: bool) -> int:
 
 
 def exchange(sock: socket.socket, frames: list[bytes]) -> None:
-    """Send, and read what comes until the server has seen it all or ends the connection."""
+    """Send data and read responses until the server has read all of it or disconnects."""
     said = b""
     with suppress(OSError):  # the server has ended the connection
         sock.sendall(b"".join(frames) + _FRAME.pack(PING, 0, 0, 0, 0))
@@ -339,7 +339,7 @@ def send_calls(server: Target, path: str, valid: bytes, count: int, by: random.R
 
 
 def check(server: Target, name: str, count: int, send: Callable[[random.Random], None]) -> None:
-    """The server works after all that, and keeps nothing that it had not before."""
+    """Check that the server still works and holds no additional resources."""
     by = random.Random(name)
     work(server)
     before, (memory, files) = server.kept(), server.used()

@@ -235,7 +235,7 @@ def head(code: int, meta: bytes, values: bytes = b"", count: int = 0) -> bytes:
 
 @contextmanager
 def channel_of(serve: Any = lambda call: None) -> Iterator[tuple[Channel, socket.socket]]:
-    """A channel, and what is at its other end."""
+    """A channel and its other end."""
     ours, theirs = socket.socketpair()
     with theirs, closing(Channel(SocketStream(ours), "the other", serve)) as channel:
         yield channel, theirs

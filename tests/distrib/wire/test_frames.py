@@ -1,4 +1,4 @@
-"""Messages as frames: any cut of the bytes gives the same messages; wrong bytes are refused."""
+"""Messages as frames: any split of the bytes gives the same messages; invalid bytes fail."""
 
 from __future__ import annotations
 

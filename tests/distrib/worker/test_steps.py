@@ -1,4 +1,4 @@
-"""The steps that a task knows of: whatever comes first begins one, and nothing begins it again."""
+"""Steps of a task: the first event begins a step, and no later one begins it again."""
 
 from __future__ import annotations
 

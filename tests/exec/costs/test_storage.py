@@ -1,4 +1,4 @@
-"""Measurements in files: what is written is read, what is damaged or hostile is refused."""
+"""Measurements in files: round trips, and errors for damaged or hostile files."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _plain(value: Any) -> Any:
 
 
 def write(path: Path, body: Any) -> Path:
-    """A file whose checksum is right, whatever is in it."""
+    """A file with a valid checksum and any content."""
     text = body if isinstance(body, bytes) else json.dumps(body).encode()
     head = f'{{"format":"weft cost model","version":1,"bytes":{len(text)},"crc32":'
     path.write_bytes(f'{head}{zlib.crc32(text)},"measurements":'.encode() + text + b"}\n")

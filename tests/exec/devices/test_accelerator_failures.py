@@ -1,4 +1,4 @@
-"""Steps over a simulated accelerator that fail, wait or end early: nothing of them is left."""
+"""Steps over a simulated accelerator that fail, wait or end early release everything."""
 
 from __future__ import annotations
 
@@ -363,7 +363,7 @@ COUNTS = [1_000, pytest.param(10_000, marks=pytest.mark.long)]
 
 
 def sum_of_many(count: int) -> tuple[Any, dict[Any, Any]]:
-    """A sum on the host of values that each come from the accelerator, and what to feed."""
+    """A sum on the host of values of the accelerator, and its feeds."""
     x = wf.placeholder(wf.float32, [count])
     with wf.device(ACCEL):
         values = wf.unstack(x)

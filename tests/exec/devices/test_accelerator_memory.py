@@ -126,7 +126,7 @@ VALUES = np.linspace(-1, 1, 512 * 128, dtype=np.float32).reshape(SHAPE)
 def test_sizes_that_are_not_static_are_those_of_what_is_fed(
     batches: list[int], callable_: bool
 ) -> None:
-    """A step that was planned for less is planned anew, even where another feed is small."""
+    """A step that was planned for less memory is planned again, even if another feed is small."""
     x, other = wf.placeholder(wf.float32, [None, 128]), wf.placeholder(wf.float32, [None])
     results = [chain_of(x), other + 1.0]
     plug_in(1, Limits(memory=24 * VALUE))

@@ -73,7 +73,7 @@ def graph() -> Iterator[wf.Graph]:
 
 @pytest.fixture(params=[LINE, QUEUE], ids=["line", "queue"])
 def session(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A session that runs all in a line, or schedules all and checks what must hold each time."""
+    """A session that runs nodes in a fixed order, or schedules all and checks the invariants."""
     finished = StepMachine.finished
 
     def check_too(machine: StepMachine, token: Any) -> None:
@@ -266,7 +266,7 @@ def test_a_body_may_wait_for_what_is_outside(session: wf.Session) -> None:
 
 
 def test_iterations_overlap_as_far_as_they_may() -> None:
-    """At most eight at a time wait; they go on when all eight have come."""
+    """At most eight iterations wait at a time; they continue when all eight have arrived."""
     started = threading.Semaphore(0)
     pending: list[Any] = []
     most = []

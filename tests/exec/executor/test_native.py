@@ -33,7 +33,7 @@ from weft_graph.ir.registry import Registry
 
 @pytest.fixture
 def generated(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[list[str], Any]]]:
-    """The ops and the shapes of what is compiled, when shapes are first met."""
+    """The ops and shapes of compiled regions, in the order of compilation."""
     found: list[tuple[list[str], Any]] = []
     generate = RegionCompiler.generate
 
@@ -119,7 +119,7 @@ def test_a_region_is_compiled_for_so_many_shapes_only(generated: list[Any]) -> N
 
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A place for code, with nothing in it."""
+    """An empty directory for code."""
     place = tmp_path / "objects"
     monkeypatch.setenv("WEFT_CACHE", str(place))
     cache.directory.cache_clear()
@@ -299,7 +299,7 @@ def test_shapes_that_are_used_stay_compiled(
 def test_loops_are_not_closed_over_by_what_is_before_and_after_them(
     generated: list[Any],
 ) -> None:
-    """The body takes what is before the loop; in one region with what follows it would hang."""
+    """The body reads earlier values; one region with the nodes after the loop would deadlock."""
     x = wf.placeholder(wf.float64, [])
     before = wf.exp(x) * 0.5 + 1.0
     _, total = wf.while_loop(
@@ -776,7 +776,7 @@ class _TestSines:
 def test_what_others_compile_is_left_to_them_and_not_closed_over(
     name: str, generated: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ours takes what is left, whatever names the others have."""
+    """Our compiler takes the remaining nodes, independent of the names of the others."""
     made: Registry[Any] = Registry("compiler")
     made.register("native", regions.NativeRegions())
     made.register(name, _TestSines())
@@ -828,7 +828,7 @@ def test_long_chains_are_compiled_in_pieces(
 
 
 def test_measurements_do_not_compile_again(generated: list[Any]) -> None:
-    """Nor are measured steps other ones: members share the time of what is compiled."""
+    """Measured steps use the same code; members of a region share its time."""
     x = wf.placeholder(wf.float32, [1000])
     y = wf.reduce_sum(wf.exp(x * 2.0 + 1.0))
     config = wf.ConfigProto()

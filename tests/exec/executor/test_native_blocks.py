@@ -17,7 +17,7 @@ WIDTH = 16
 
 
 def _attention(length: int, masked: bool, turned: bool) -> tuple[Any, dict[Any, Any]]:
-    """The fetches, and what is fed."""
+    """The fetches and the feeds."""
     random = np.random.default_rng(length)
     q, k, v = (wf.placeholder(wf.float32, [2, length, WIDTH]) for _ in range(3))
     scores = wf.matmul(q, k, transpose_b=True) * WIDTH**-0.5
@@ -56,7 +56,7 @@ def test_scores_are_never_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 def _step(
     length: int, dtype: Any = wf.float32, heads: int = 2, masked: bool = True
 ) -> tuple[list[Any], dict[Any, Any]]:
-    """A loss of attention and a projection, with its gradients, and what is fed."""
+    """A loss of attention and a projection, with its gradients and feeds."""
     random = np.random.default_rng(length)
 
     def drawn(*shape: int) -> Any:

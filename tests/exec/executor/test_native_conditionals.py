@@ -176,7 +176,7 @@ def test_variables_change_where_the_branch_runs(resource: bool) -> None:
 def test_rows_change_where_the_branch_runs(
     depth: int, resource: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the region of their conditional, and of the rest of the variable nothing is written."""
+    """They change in the region of their conditional; other rows are not written."""
     programs: list[str] = []
     write = region.write
 
@@ -312,7 +312,7 @@ class _Program:
         return found
 
     def steps(self, values: Sequence[Any], count: int, depth: int) -> list[Any]:
-        """Some values; what changes a variable has to wait for all before it."""
+        """Return random values; each change of a variable waits for all values before it."""
         found = list(values)
         for _ in range(count):
             x, y = self.random.choice(found), self.random.choice(found)

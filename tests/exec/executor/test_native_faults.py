@@ -22,7 +22,7 @@ from weft_compiler.native import cache, code_index, program as native
 
 
 class Bad(NamedTuple):
-    """Something that is fed, and what it does.
+    """A fed computation and its failure.
 
     Attributes:
       build: from a float64 placeholder of any shape and an int32 one to a result.
@@ -201,7 +201,7 @@ def test_checked_bounds_catch_a_wrong_rule(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def _awaited(x: Any, i: Any) -> Any:
-    """A check that nothing but the step waits for."""
+    """A check that only the step waits for."""
     return [wf.group(wf.check_numerics(wf.log(x) * 2.0, "logarithm")), i + 1]
 
 

@@ -1,4 +1,4 @@
-"""TensorArrays that loops make longer, compiled: what they have then, and what goes wrong."""
+"""Compiled loops that grow TensorArrays: contents and errors."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _both_ways(monkeypatch: pytest.MonkeyPatch, run: Callable[[Any], list[Any]])
 
 
 def _written(n: Any, size: int, where: Callable[[Any], Any], first: Any = None) -> tuple[Any, Any]:
-    """An array after a loop of n turns, and what these have made of x."""
+    """An array after a loop of n iterations, and the final value of x."""
     x = wf.constant(X)
     array = wf.TensorArray(wf.float64, size, dynamic_size=True, clear_after_read=False,
                            element_shape=[3])  # fmt: skip

@@ -185,7 +185,7 @@ def test_steps_with_a_deadline_are_compiled(monkeypatch: pytest.MonkeyPatch) -> 
 def test_others_of_a_function_go_on_when_one_is_ended(
     running: list[Compiled], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Short deadlines would keep a long call from its end for ever, if it began anew with each."""
+    """A long call would never end if each short deadline restarted it."""
     found: list[Any] = []
     began: list[int] = []
     call = Compiled.__call__
@@ -225,7 +225,7 @@ def test_calls_that_were_ended_leave_their_memory_to_others(
 
 
 def _counting() -> tuple[Any, Any]:
-    """A loop of as many turns as are fed, and where they are fed."""
+    """A loop with a fed trip count, and the placeholder of the trip count."""
     turns = wf.placeholder(wf.int64, [])
     return turns, wf.while_loop(lambda i: i < turns, lambda i: i + 1, [wf.constant(0, wf.int64)])
 

@@ -147,7 +147,7 @@ def _drawing() -> Any:
 
 
 def test_turns_draw_the_numbers_of_kernels(ran: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also after steps without turns, and in more turns than there is room for at once."""
+    """Also after steps without iterations, and with more iterations than fit a buffer."""
     x = np.linspace(-1, 1, 5).astype(np.float32)
     turns = (3, 0, 1, 300, 2)
     _beside(monkeypatch, _drawing, [(x, count) for count in turns], 2e-5)
@@ -302,7 +302,7 @@ def test_turns_look_at_values_that_nobody_takes(inside: str, ran: list[str]) -> 
 
 
 def _drawing_test(how: str) -> Any:
-    """A loop whose test draws, how often is told by what it draws."""
+    """A loop whose condition draws random numbers that determine the trip count."""
     limit, x = wf.placeholder(wf.float64, []), wf.placeholder(wf.float64, [3])
 
     def draw(seed: int) -> Any:
@@ -333,7 +333,7 @@ def _drawing_test(how: str) -> Any:
 def test_tests_draw_the_numbers_of_kernels(
     how: str, ran: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where there is no turn, and in more turns than there is room for at once."""
+    """Also without iterations, and with more iterations than fit a buffer."""
     monkeypatch.setattr(native_loops, "_ROOM", 8)
     x = np.linspace(-1, 1, 3)
     feeds = [(limit, x) for limit in (0.5, 0.95, 0.0, 2.0, 0.7)]

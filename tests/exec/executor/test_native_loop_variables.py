@@ -1,4 +1,4 @@
-"""Loops whose turns change variables, compiled as wholes."""
+"""Loops that change variables in their bodies, compiled as one function."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _both_ways(
 
 
 def _loop(turn: Callable[[Any, Any], Any], turns: Any, x: Any) -> Any:
-    """Turns with a counter and a value, each of which waits for all of the one before it."""
+    """A loop with a counter and a value, whose iterations wait for the previous one."""
 
     def body(i: Any, v: Any) -> tuple[Any, Any]:
         found = turn(i, v)
@@ -243,7 +243,7 @@ def test_ctrl_c_leaves_variables_as_they_were_and_nobody_waits_for_the_loop(
 def test_rows_are_changed_where_they_are_after_others_have_read_them(
     ran: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The operand of the change, and another variable, are taken from what was before."""
+    """The operand of the change, and another variable, are computed from the previous value."""
 
     def run(session: Any) -> list[Any]:
         v = wf.Variable(np.arange(6.0), use_resource=True)
@@ -507,7 +507,7 @@ def test_many_loops_do_what_kernels_do_to_variables(
 def test_what_a_loop_changes_may_be_read_beside_it(
     ran: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By what would be a region, if all that touches the variable were in one place."""
+    """The readers would be a region if all uses of the variable were in one place."""
 
     def run(session: Any) -> list[Any]:
         v = wf.Variable(np.linspace(0, 1, 3), use_resource=False)

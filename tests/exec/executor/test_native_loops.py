@@ -1,4 +1,4 @@
-"""Loops that are compiled as wholes: which, what they give, and what they keep for others."""
+"""Loops compiled as one function: selection, results, and values saved for gradients."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 
 
 def beside(monkeypatch: pytest.MonkeyPatch, build: Build, feed: Any, **config: Any) -> None:
-    """Both ways of running what `build` makes give the same."""
+    """Check that the graph of `build` has the same results with and without compilation."""
     results = []
     for said in ("off", "now"):
         monkeypatch.setenv("WEFT_JIT", said)

@@ -140,7 +140,7 @@ def test_all_masks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_columns_with_odd_numbers_are_not_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """0 times infinity is no number, and neither is what such rows of a gradient give."""
+    """0 times infinity is NaN, also in the rows of the gradient."""
     _run("halves' rows masked", [_odd(each) for each in ODD.values()], monkeypatch)
 
 

@@ -50,7 +50,7 @@ def _again(count: Any, body: Callable[[Any, Any], Any], start: Any) -> Any:
 
 
 def _varying(p: dict[str, Any]) -> Any:
-    """Inner loops of another number of turns each time, of none in one of them."""
+    """Inner loops with a different trip count each time, which is 0 once."""
 
     def turn(i: Any, v: Any) -> Any:
         count = wf.gather(p["counts"], i)
@@ -70,7 +70,7 @@ def _three_deep(p: dict[str, Any]) -> Any:
 
 
 def _branching(p: dict[str, Any]) -> Any:
-    """Loops in one side of a branch, and branches in loops; two loops in one turn."""
+    """Loops in one side of a branch, and branches in loops; two loops in one iteration."""
 
     def turn(i: Any, v: Any) -> Any:
         def inner(j: Any, u: Any) -> Any:
@@ -259,7 +259,7 @@ def test_jit_check_compares_what_inner_loops_push(
 def test_a_pop_of_what_another_turn_pushed_is_the_error_of_its_kernel(
     ran: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A loop inside may not go on into what lies below on the stack that it pops."""
+    """An inner loop must not pop elements that belong to another iteration."""
     with wf.Graph().as_default():
         extra = wf.placeholder(wf.int32, [])
         outer = stacks.stack_v2(-1, wf.resource)
@@ -305,7 +305,7 @@ def test_a_pop_of_what_another_turn_pushed_is_the_error_of_its_kernel(
 def test_loops_inside_of_one_that_stays_with_kernels_are_compiled(
     ran: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which turns out when it is compiled, as its shapes change."""
+    """The outer loop is rejected during compilation, since its shapes change."""
 
     def build(p: dict[str, Any]) -> Any:
         def turn(i: Any, v: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Several changes of a variable in one compiled region, what they give, and those of rows."""
+"""Several updates of a variable, or of rows of it, in one compiled region."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def test_optimizers_change_rows_as_their_kernels_do(
 
 
 def _rows_trained(rule: str, resource: bool, dtype: Any) -> tuple[list[Any], str]:
-    """The variables after two updates and one that fails, and what that says."""
+    """Return the variables after two updates and a failing one, and its error message."""
     of = RULES[rule]
     with wf.Graph().as_default(), wf.Session() as session:
         start = np.linspace(0.1, 2, 18).reshape(6, 3)

@@ -1,4 +1,4 @@
-"""Variables in compiled regions: what is read and changed, in which order, and for whom else."""
+"""Variables in compiled regions: reads, updates, their order, and visibility to other nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts as bytes: each is written, read back and derived alone, and the step gives the same."""
+"""Parts as bytes: each is written, read and derived separately; results of the step are equal."""
 
 from __future__ import annotations
 
@@ -303,7 +303,7 @@ def graph_with(op: str, attrs: dict[str, Any], count: int = 1, **more: Any) -> b
 
 
 def backwards(op: str) -> bytes:
-    """A graph in which a node comes before what it takes, or waits for."""
+    """A graph in which a node precedes its inputs or control inputs."""
     graph = Graph()
     with graph.as_default():
         one = wf.placeholder(wf.float32, [], name="one").op

@@ -1,4 +1,4 @@
-"""Steps on several devices: what crosses between them, loops that span them, failures."""
+"""Steps on several devices: transfers, loops that span them, failures."""
 
 from __future__ import annotations
 

@@ -305,7 +305,7 @@ def test_recursion_in_loops_and_branches() -> None:
 
 
 def test_recursion_with_a_value_from_outside_is_refused() -> None:
-    """A recursive call passes on what was declared, and nothing else."""
+    """A recursive call returns the declared types, and nothing else."""
     v = wf.get_variable("v", initializer=2.0, use_resource=True)
     power = Declare("power", [("n", wf.int32)], [("r", wf.float32)])
     with pytest.raises(errors.InvalidArgumentError, match="'power' uses 'v:0' from outside"):

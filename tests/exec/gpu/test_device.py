@@ -1,4 +1,4 @@
-"""GPUs as devices, through the stand-in: which there are, what they hold, who waits for whom."""
+"""GPUs as devices through the stand-in: discovery, memory and synchronization."""
 
 from __future__ import annotations
 
@@ -277,7 +277,7 @@ def test_a_copy_out_waits_for_kernels_by_an_event(machine: Machine) -> None:
 
 
 class Taken:
-    """A `done` that keeps what it gets."""
+    """A `done` that stores its result."""
 
     def __init__(self) -> None:
         self.there = threading.Event()

@@ -1,4 +1,4 @@
-"""CUDA kernels of scalar definitions: what they give on the stand-in's compiler."""
+"""CUDA kernels of scalar definitions: results on the stand-in's compiler."""
 
 from __future__ import annotations
 

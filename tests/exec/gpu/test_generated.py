@@ -45,7 +45,7 @@ def _architectures() -> list[int]:
 
 
 def complaints(text: str, architecture: int) -> str:
-    """What the compiler has to say about a source; nothing where it is right."""
+    """Return the compiler's messages about a source; empty if it is valid."""
     nvrtc, program = _nvrtc(), ctypes.c_void_p()
     headers = _package("cuda_runtime")
     # As CuPy's, but for the architecture: it asks for machine code for the GPU that it has.

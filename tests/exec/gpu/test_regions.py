@@ -1,4 +1,4 @@
-"""Regions that GPUs compute: on the stand-in, and on a GPU where there is one (`-m gpu`)."""
+"""Regions compiled for GPUs: on the stand-in, and on a GPU if available (`-m gpu`)."""
 
 from __future__ import annotations
 

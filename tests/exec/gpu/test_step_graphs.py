@@ -1,4 +1,4 @@
-"""Whole steps as CUDA graphs: on the stand-in, and on a GPU if there is one (`-m gpu`).
+"""Whole steps as CUDA graphs: on the stand-in, and on a GPU if available (`-m gpu`).
 
 The stand-in notes launches down and runs them when a graph is launched, on the addresses of then;
 what a capture computes is no number. So what is at a wrong address, or missing, is a wrong value.

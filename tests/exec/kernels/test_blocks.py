@@ -1,4 +1,4 @@
-"""Kernels that go block by block give what they give for each part alone."""
+"""Kernels that process blocks return the same as for each part alone."""
 
 import numpy as np
 import pytest

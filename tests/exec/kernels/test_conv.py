@@ -37,7 +37,7 @@ def test_shapes_may_change_from_step_to_step(
 
 
 def _convolution(x: Array, w: Array, padding: str, stride: int, dilation: int) -> Array:
-    """A sum over all taps of the products of what each of them sees."""
+    """Return the sum over all taps of their products with the inputs."""
     extents = [(k - 1) * dilation + 1 for k in w.shape[:2]]
     counts = [
         -(-n // stride) if padding == "SAME" else (n - e) // stride + 1

@@ -30,7 +30,7 @@ def test_strides_of_axes_of_one_element_say_nothing(
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_shapes_may_change_from_step_to_step(stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weights that are fed change as well; constants stay, and so does what is made of them."""
+    """Fed weights change as well; constant ones, and values derived from them, stay."""
     monkeypatch.setenv("WEFT_JIT", "off")
     rng = np.random.default_rng(0)
     known = rng.standard_normal((3, 3, 2, 2))
@@ -50,7 +50,7 @@ def test_shapes_may_change_from_step_to_step(stride: int, monkeypatch: pytest.Mo
 
 
 def _depthwise(x: Array, w: Array, stride: int) -> Array:
-    """A sum over all taps of what each of them sees, with the padding SAME."""
+    """Return the sum over all taps of their products with the inputs, with padding SAME."""
     counts = [-(-n // stride) for n in x.shape[1:3]]
     more = [max((c - 1) * stride + 3 - n, 0) for c, n in zip(counts, x.shape[1:3], strict=True)]
     x = np.pad(x, [(0, 0), *[(m // 2, m - m // 2) for m in more], (0, 0)])

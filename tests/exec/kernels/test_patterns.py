@@ -1,4 +1,4 @@
-"""Regular expressions: what RE2 says, how long it takes, and what happens without it."""
+"""Regular expressions: results of RE2, running time, and the fallback without it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pools of many images: what is computed for all at once is what each image alone gives."""
+"""Pooling of many images at once returns the same as of each image alone."""
 
 from __future__ import annotations
 

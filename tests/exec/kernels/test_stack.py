@@ -1,4 +1,4 @@
-"""Stacks: order, limits, errors, and that what was popped is let go."""
+"""Stacks: order, limits, errors, and release of popped values."""
 
 from __future__ import annotations
 

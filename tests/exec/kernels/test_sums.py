@@ -1,4 +1,4 @@
-"""Sums that go by products with ones: what no product may change, and how near they are."""
+"""Sums computed as products with ones: special values and accuracy."""
 
 import numpy as np
 import pytest

@@ -225,7 +225,7 @@ class TestEnds:
 
     @pytest.mark.parametrize("target", ["", "grpc"])
     def test_a_closed_session_takes_no_part_in_a_step(self, target: str) -> None:
-        """Neither in one that was begun before, nor in a new one."""
+        """It can neither continue an earlier partial run nor start a new one."""
         (a,) = _scalars(1)
         double = a * 2.0
         with ExitStack() as stack:

@@ -98,7 +98,7 @@ class EntryStub(SimpleNamespace):
 
 
 def declare(monkeypatch: pytest.MonkeyPatch, entries: list[Any]) -> None:
-    """Let targets be what some entry points give, and all else as it is."""
+    """Replace the entry points of targets; leave all other groups unchanged."""
     real = importlib.metadata.entry_points
     monkeypatch.setattr(
         importlib.metadata,

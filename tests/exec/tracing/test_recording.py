@@ -1,4 +1,4 @@
-"""Recordings: what `wf.trace` writes about the steps of local sessions."""
+"""Recordings of `wf.trace` about the steps of local sessions."""
 
 from __future__ import annotations
 

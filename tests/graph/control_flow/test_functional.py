@@ -1,4 +1,4 @@
-"""`map_fn`, `foldl`, `foldr`, `scan`: values, shapes, structures, variables, what they refuse."""
+"""`map_fn`, `foldl`, `foldr`, `scan`: values, shapes, structures, variables, errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops, recurrent networks and functions over rows return what they return on TensorFlow."""
+"""Loops, recurrent networks and functions over rows return the results of TensorFlow."""
 
 from __future__ import annotations
 

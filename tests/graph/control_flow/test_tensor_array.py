@@ -1,4 +1,4 @@
-"""The TensorArray class: arguments, names, static shapes, placement, and what it refuses."""
+"""The TensorArray class: arguments, names, static shapes, placement and errors."""
 
 from __future__ import annotations
 

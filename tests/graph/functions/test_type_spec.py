@@ -1,4 +1,4 @@
-"""Specs of values: equality, compatibility, and what two have in common."""
+"""Specs of values: equality, compatibility and the most specific common spec."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forms in which programs ask graphs, nodes and errors for what they are."""
+"""Attributes and string forms of graphs, nodes and errors."""
 
 from __future__ import annotations
 

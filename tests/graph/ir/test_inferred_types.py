@@ -1,4 +1,4 @@
-"""Which element type an op takes from values whose type attribute has a default."""
+"""Inference of the element type from values if the type attribute has a default."""
 
 from __future__ import annotations
 

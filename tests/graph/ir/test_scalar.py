@@ -1,4 +1,4 @@
-"""The language of scalar definitions: types, sharing, what it refuses."""
+"""The language of scalar definitions: types, sharing, errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers, cells and variables given what they do not take: one table of calls and words."""
+"""Layers, cells and variables with invalid arguments: a table of calls and messages."""
 
 from __future__ import annotations
 

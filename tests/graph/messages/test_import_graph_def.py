@@ -1,4 +1,4 @@
-"""`import_graph_def`: names, maps, scopes, and what it refuses."""
+"""`import_graph_def`: names, maps, scopes and errors."""
 
 from __future__ import annotations
 

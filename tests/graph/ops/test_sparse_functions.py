@@ -1,4 +1,4 @@
-"""Functions and operators of sparse tensors: what they build, know before a run, and refuse."""
+"""Functions and operators of sparse tensors: nodes, static shapes and errors."""
 
 from __future__ import annotations
 

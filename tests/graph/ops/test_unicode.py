@@ -1,4 +1,4 @@
-"""Functions on code points and n-grams: shapes, arguments, and what they refuse."""
+"""Functions on code points and n-grams: shapes, arguments and errors."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def to_a_fed_shape() -> Program:
 
 @program
 def to_a_checked_shape() -> Program:
-    """The shape is known, but what it waits for fails."""
+    """The shape is known, but its control input fails."""
     x = fed([2])
     with wf.control_dependencies([wf.Assert(wf.placeholder_with_default(False, []), ["no"])]):
         shape = wf.identity(wf.constant([2]))

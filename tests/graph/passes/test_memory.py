@@ -1,4 +1,4 @@
-"""Estimates of memory against what is allocated, and orders that need less."""
+"""Estimates of memory compared with allocations, and orders that need less."""
 
 from __future__ import annotations
 

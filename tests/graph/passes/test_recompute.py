@@ -1,4 +1,4 @@
-"""Recomputation: the same numbers bit for bit, less memory, and nothing copied that must not be."""
+"""Recomputation: bit-identical results, less memory, and no copies of stateful nodes."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def test_first_places_are_those_that_fit(rows: list[tuple[int, int]], limit: int
 
 
 def worst_peak(nodes: list[Any], fetches: Any, ahead: Any) -> int:
-    """The most bytes in an order that runs first what a rule prefers."""
+    """Return the peak memory of an order that a priority rule determines."""
     values = Values(nodes, fetches, static_bytes)
     place = {node: i for i, node in enumerate(nodes)}
     left = [sum(value in reads for reads in values.reads) for value in range(len(values.sizes))]

@@ -1,4 +1,4 @@
-"""Ragged tensors: how they are made, what is known of them, and what they become."""
+"""Ragged tensors: construction, static shapes and conversions."""
 
 from __future__ import annotations
 

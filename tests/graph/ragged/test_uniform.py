@@ -1,4 +1,4 @@
-"""Ragged tensors and tensors together: what comes out is a tensor as far as nothing is ragged."""
+"""Ragged tensors combined with tensors: results without ragged dimensions are tensors."""
 
 from __future__ import annotations
 

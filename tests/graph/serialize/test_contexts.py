@@ -1,4 +1,4 @@
-"""Branches and loops in the durable form: gradients can be taken of what was read."""
+"""Branches and loops in the durable form: loaded graphs can be differentiated."""
 
 from __future__ import annotations
 

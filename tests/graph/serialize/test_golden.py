@@ -1,4 +1,4 @@
-"""Old files are read as what they were written from."""
+"""Old files are read as the graphs that they were written from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damaged and hostile files: refused with what and where, or read as the same graph."""
+"""Damaged and hostile files: rejected with a reason and a position, or read as the same graph."""
 
 from __future__ import annotations
 

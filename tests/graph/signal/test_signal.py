@@ -91,7 +91,7 @@ def _cosines(kind: int, n: int) -> Array:
 
 
 def _table() -> list[tuple[str, Callable[[Any], Any], Array, Any]]:
-    """Name, what is built, its input, and what it must give; "!" where the rank must be known."""
+    """Name, builder, input and expected result; "!" if the rank must be known."""
     s = wf.signal
     rows: list[tuple[str, Callable[[Any], Any], Array, Any]] = []
     for length, step, pad in ((8, 4, False), (7, 3, True), (4, 8, True), (30, 4, False)):

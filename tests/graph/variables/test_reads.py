@@ -1,4 +1,4 @@
-"""A variable that is read after an update, or in a loop that updates it, gives its new value."""
+"""Reads of a variable after an update, or in a loop that updates it, return the new value."""
 
 from __future__ import annotations
 

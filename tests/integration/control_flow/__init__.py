@@ -1,4 +1,4 @@
-"""Programs with loops and conditionals, and what they return on TensorFlow.
+"""Programs with loops and conditionals, and their results on TensorFlow.
 
 `TABLE` in table.py has a row for each; the modules beside it fill it, and record.py made
 expected.json.

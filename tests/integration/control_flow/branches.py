@@ -1,4 +1,4 @@
-"""Conditionals: what branches may return, what they capture, and gradients through them."""
+"""Conditionals: results and captures of branches, and gradients through them."""
 
 from __future__ import annotations
 

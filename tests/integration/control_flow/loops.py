@@ -1,4 +1,4 @@
-"""Loops: iterations, shapes that change, what is captured, and gradients of all of it."""
+"""Loops: iterations, changing shapes, captured values, and gradients of all of them."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def results_of_counters_and_parallel_iterations(tf: Any, n: Any, x: Any) -> Any:
 
 @row(n=3, x=[1.0, 2.0], order=1)
 def shapes_of_values_in_a_body(tf: Any, n: Any, x: Any) -> Any:
-    """Sizes of values that change, in the body and in what follows."""
+    """Sizes of changing values, in the body and after the loop."""
     y = tf.while_loop(
         lambda i, a: tf.size(a) < n * 4,
         lambda i, a: (i + tf.size(a), tf.tile(a, [2]) / tf.cast(tf.shape(a)[0], tf.float64)),

@@ -1,4 +1,4 @@
-"""Records in expected.json what each row of the table returns on TensorFlow.
+"""Record TensorFlow's results of all rows of the table in expected.json.
 
     python tests/integration/control_flow/record.py [--output FILE] [--scale FACTOR] [name ...]
 
@@ -90,7 +90,7 @@ def record(package: ModuleType, tf: ModuleType, row: Any) -> dict[str, Any]:
 
 
 def versions(row: Any, order: int) -> tuple[int, ...]:
-    """Which control flow to ask, the first that works.
+    """Return the versions of control flow to try; the first one that works is used.
 
     The old one has no second gradients of loops: it says so, or leaves terms out.
     """

@@ -1,4 +1,4 @@
-"""Programs from TensorFlow's issue tracker: what runs, what does not, and in which order.
+"""Programs from TensorFlow's issue tracker: which nodes run, and in which order.
 
 The number of the issue is in each docstring.
 """
@@ -18,7 +18,7 @@ def _counter(tf: Any, name: str, resource: bool = True) -> Any:
 
 @row(x=7, y=5, order=0)
 def nodes_of_both_branches_are_built(tf: Any, x: Any, y: Any) -> Any:
-    """TensorFlow#9628: both functions are called, and append what is outside of the conditional."""
+    """TensorFlow#9628: both functions are called, and append to a list outside the conditional."""
     seen = []
 
     def append(value: Any) -> Any:
@@ -46,7 +46,7 @@ def an_update_outside_of_the_branch_runs_either_way(tf: Any, p: Any) -> Any:
 
 @row({"p": False}, p=True, order=0)
 def assignments_outside_and_inside_of_branches(tf: Any, p: Any) -> Any:
-    """TensorFlow#3287: only what is made inside of a branch runs on condition."""
+    """TensorFlow#3287: only nodes created inside a branch are conditional."""
     outside = [_counter(tf, name) for name in ("a", "b")]
     inside = [_counter(tf, name) for name in ("c", "d")]
     first, second = [v.assign_add(1) for v in outside]
@@ -78,7 +78,7 @@ def dependencies_on_updates_made_outside(tf: Any, p: Any, x: Any) -> Any:
 
 @row({"p": True}, {"p": False}, p=False, order=0)
 def a_dependency_in_one_function_of_case(tf: Any, p: Any) -> Any:
-    """TensorFlow#4432: the update of one function, made outside, changes what the other sees."""
+    """TensorFlow#4432: the update of one function, created outside, affects the other's reads."""
     v = _counter(tf, "v")
     bump = v.assign_add(1)
 
@@ -126,7 +126,7 @@ def exclusive_conditions_of_which_two_hold(tf: Any, i: Any) -> Any:
 
 @row({"n": 2}, n=11, order=0)
 def numbers_of_fibonacci_assigned_in_a_body(tf: Any, n: Any) -> Any:
-    """TensorFlow#20639: each iteration reads what the one before it assigned."""
+    """TensorFlow#20639: each iteration reads the assignment of the previous one."""
     start = np.array([1, 1] + [0] * 9, np.int32)
     a = tf.get_variable("a", initializer=start, use_resource=True, trainable=False)
 
@@ -190,7 +190,7 @@ def a_variable_with_an_initial_tensor_in_a_body(tf: Any, n: Any) -> Any:
 
 @row({"p": False}, p=True, order=0)
 def an_update_in_a_branch_that_others_wait_for(tf: Any, p: Any) -> Any:
-    """TensorFlow#14699: what waits for a node inside of a branch runs if the branch is taken."""
+    """TensorFlow#14699: nodes that wait for a node inside a branch run if the branch is taken."""
     count, inner = _counter(tf, "count"), []
 
     def then() -> Any:
@@ -210,7 +210,7 @@ def an_update_in_a_branch_that_others_wait_for(tf: Any, p: Any) -> Any:
 
 @row({"p": False}, p=True, x=2.0)
 def a_branch_that_copies_into_a_variable(tf: Any, p: Any, x: Any) -> Any:
-    """TensorFlow#32106: a branch assigns, and what follows waits for it."""
+    """TensorFlow#32106: a branch assigns, and the nodes after it wait for the assignment."""
     copy = tf.get_variable("copy", initializer=np.float64(0.0), use_resource=True, trainable=False)
 
     def then() -> Any:

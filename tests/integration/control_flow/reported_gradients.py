@@ -135,7 +135,7 @@ def rows_joined_in_a_body(tf: Any, n: Any) -> Any:
 
 @row(x=1.0, order=1, hidden=1)
 def the_gradient_of_an_array_that_was_stacked(tf: Any, x: Any) -> Any:
-    """TensorFlow#5412: with respect to what was stacked, only the last element counts."""
+    """TensorFlow#5412: of the gradients of stacked values, only that of the last one is not 0."""
     array = tf.TensorArray(tf.float64, size=3)
 
     def body(t: Any, a: Any, out: Any) -> Any:
@@ -148,7 +148,7 @@ def the_gradient_of_an_array_that_was_stacked(tf: Any, x: Any) -> Any:
 
 @row(x=0.5)
 def a_second_derivative_of_a_fold(tf: Any, x: Any) -> Any:
-    """Issues 2598, 15219 and 28310: the Hessian of what a loop computes."""
+    """Issues 2598, 15219 and 28310: the Hessian of a loop's result."""
     values = tf.constant([1.0, 2.0, 3.0], tf.float64)
     return tf.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a * x + values[i] * x), [0, x])[1]
 
@@ -217,7 +217,7 @@ def sums_and_products_of_a_variable_with_itself(tf: Any, x: Any) -> Any:
 
 @row(x=0.3, order=1, hidden=1)
 def data_from_one_loop_in_another_with_gradients(tf: Any, x: Any) -> Any:
-    """TensorFlow#22221: the second loop takes gradients with respect to what the first one made."""
+    """TensorFlow#22221: the second loop takes gradients with respect to the first one's results."""
     w = _variable(tf, "w", 0.4)
     rollouts = tf.while_loop(
         lambda i, a: i < 3, lambda i, a: (i + 1, a * w + x), [0, x], back_prop=False
@@ -249,7 +249,7 @@ def the_gradient_of_a_cond_taken_twice(tf: Any, p: Any, x: Any) -> Any:
 
 @row(x=[1.0, 4.0, 2.0], order=1, hidden=1)
 def gradients_under_a_dependency_on_the_result(tf: Any, x: Any) -> Any:
-    """TensorFlow#15874: gradients that wait for what they are the gradient of."""
+    """TensorFlow#15874: gradients with a control dependency on their target."""
     array = tf.TensorArray(tf.float64, size=3).unstack(x)
     _, (array,) = tf.while_loop(
         lambda i, _: i < 1, lambda i, arrays: [i + 1, arrays], [0, [array]], parallel_iterations=1

@@ -1,4 +1,4 @@
-"""A table of programs, and what to run of each: values, gradients of first and second order.
+"""A table of programs and their fetches: values, and gradients of first and second order.
 
 A row is a function of `tf` and of its inputs, which are placeholders; it returns named tensors. The
 same code runs on TensorFlow and on weft.

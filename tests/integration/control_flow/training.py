@@ -16,7 +16,7 @@ def _weights(tf: Any, resource: bool = True) -> Any:
 
 
 def _trained(tf: Any, optimizer: Any, x: Any, n: Any, resource: bool = True) -> Any:
-    """Steps of an optimizer in a body, each on what the one before it left."""
+    """Steps of an optimizer in a loop body, each based on the previous one."""
     w = _weights(tf, resource)
 
     def body(i: Any, _: Any) -> Any:

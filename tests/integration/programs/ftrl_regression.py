@@ -1,4 +1,4 @@
-"""Sparse logistic and linear regression by FTRL with L1, beside other optimizers."""
+"""Sparse logistic and linear regression by FTRL with L1, compared with other optimizers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records in expected.json what each program of this directory returns on TensorFlow.
+"""Record TensorFlow's results of all programs of this directory in expected.json.
 
     python tests/integration/programs/record.py [name ...]
 

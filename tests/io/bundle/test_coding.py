@@ -1,4 +1,4 @@
-"""Varints, and keys whose bytes sort as what they stand for."""
+"""Varints, and keys whose bytes sort like their values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The index of a bundle: what it may say, and what it may not."""
+"""The index of a bundle: valid and invalid contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables: what was written comes back, and damage is found wherever it is."""
+"""Tables: round trips, and detection of damage at every position."""
 
 from __future__ import annotations
 

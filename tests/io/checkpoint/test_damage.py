@@ -1,4 +1,4 @@
-"""Flipped bits and cut files, anywhere: a named error or the right data, nothing by halves."""
+"""Flipped bits and truncated files: a named error or the correct data, never a partial restore."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Model:
         return {name: np.asarray(value).tolist() for name, value in values.items()}
 
     def restore(self) -> errors.OpError | None:
-        """Restore the latest; afterwards the variables are what was saved, or what they were."""
+        """Restore the latest checkpoint; on failure, check that the variables are unchanged."""
         try:
             latest = latest_checkpoint(str(self.directory))
             if latest is None:

@@ -72,7 +72,7 @@ def training(tmp_path: Path) -> Iterator[Training]:
 
 
 class FullDisk:
-    """Room for so many bytes, counted over all writes; what does not fit is written in part."""
+    """A disk with limited space for all writes; the write that exceeds it is partial."""
 
     def __init__(self, room: int, patch: pytest.MonkeyPatch) -> None:
         self.room = room

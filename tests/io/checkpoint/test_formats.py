@@ -1,4 +1,4 @@
-"""Formats of checkpoints: those that are there, and one that a package adds."""
+"""Formats of checkpoints: built-in ones, and one that a package adds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An index from a stranger: whatever it says, a named error and no more memory than the files."""
+"""Untrusted index files: any content gives a named error and no more memory than the files."""
 
 from __future__ import annotations
 

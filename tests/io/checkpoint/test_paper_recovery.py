@@ -56,7 +56,7 @@ class Worker:
             self.start = global_variables_initializer()
 
     def run(self, iterations: int, fail_at: int | None = None) -> list[str]:
-        """Train; what was enabled in each iteration besides training."""
+        """Train; return the nodes that were enabled in each iteration in addition to training."""
         enabled = []
         timer = SecondOrStepTimer(every_steps=EVERY)
         with Session(graph=self.graph) as session:

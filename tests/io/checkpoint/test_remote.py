@@ -259,7 +259,7 @@ def test_others_may_be_at_work(tmp_path: Path) -> None:
 
 
 def test_an_index_is_replaced_at_once(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the index is being written, who reads finds the old checkpoint whole."""
+    """While the index is being written, readers find the old checkpoint complete."""
     url = f"{scheme}://b/m"
     write_checkpoint(url, [Item("a", dtypes.int32, np.int32(1))])
     seen: list[Any] = []

@@ -1,4 +1,4 @@
-"""Statistics and differences of tensors, beside NumPy's own."""
+"""Statistics and differences of tensors, compared with NumPy."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_pixels_are_those_of_pillow(progressive: bool) -> None:
 def test_pixels_are_those_of_tensorflow(
     fast_dct: bool, fancy_upscaling: bool, checksum: int
 ) -> None:
-    """The checksums are of what TensorFlow 2.21 decodes."""
+    """The checksums are those of the images decoded by TensorFlow 2.21."""
     data = base64.b64decode(SMALL)
     pixels = decode_jpeg(data, 3, fast_dct=fast_dct, fancy_upscaling=fancy_upscaling)
     assert pixels.shape == (12, 20, 3)

@@ -15,7 +15,7 @@ from weft_tensor import errors
 
 
 class Gate:
-    """A thread that ends when it is told to."""
+    """A thread that ends when it is asked to stop."""
 
     def __init__(self, work: Any = None) -> None:
         self.open = threading.Event()

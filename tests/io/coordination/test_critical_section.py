@@ -68,7 +68,7 @@ def test_effects_alone_can_be_run(session: Any) -> None:
 
 
 def test_inputs_are_there_before_the_mutex_is_taken(session: Any) -> None:
-    """A body that takes from a queue outside of it does not hold up those who fill the queue."""
+    """A section whose input is an outer dequeue does not block the sections that fill the queue."""
     queue = FIFOQueue(3, dtypes.float32, [[]])
     section = CriticalSection()
     outside = queue.dequeue()

@@ -27,7 +27,7 @@ def session() -> Any:
 
 
 def counting(session: Any, limit: int, capacity: int = 10) -> tuple[FIFOQueue, Any]:
-    """A queue, and what puts 0, 1, ... into it until the limit is reached."""
+    """A queue, and an op that enqueues 0, 1, ... until the limit is reached."""
     counter = Variable(0, dtype=dtypes.int64)
     queue = FIFOQueue(capacity, dtypes.int64, [[]], name="q")
     enqueue = queue.enqueue(counter.count_up_to(limit))

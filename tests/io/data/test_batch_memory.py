@@ -91,7 +91,7 @@ def test_other_components_are_copied(images: np.ndarray, copies: list[int]) -> N
 
 @pytest.mark.parametrize("calls", [None, 3])
 def test_functions_of_images_get_them_whole(images: np.ndarray, calls: Any) -> None:
-    """The decoded image has a row, and what is computed of it has other memory."""
+    """The decoded image is stored in a row of the batch; derived values use other memory."""
 
     def inverted(data: Any, number: Any) -> Any:
         image = wf.image.decode_jpeg(data, channels=3)

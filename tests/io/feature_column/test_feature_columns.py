@@ -1,4 +1,4 @@
-"""Feature columns compute what TensorFlow's do, and refuse what they cannot read."""
+"""Feature columns compute the same as TensorFlow's, and reject unreadable features."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files beside a module, and names that are put together."""
+"""Resource files next to a module, and joined paths."""
 
 from __future__ import annotations
 

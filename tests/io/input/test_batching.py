@@ -1,4 +1,4 @@
-"""Batches: what goes in, in which order and shape it comes out, and how it ends."""
+"""Batching: inputs, order and shapes of the batches, and the end of the input."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ PROGRAM = Path(__file__).parent / "programs" / "epoch.py"
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
-    """Files of 0, 11, 22, ... records, which say what they are."""
+    """Files of 0, 11, 22, ... records that contain their own position."""
     found = []
     for i in range(5):
         path = str(tmp_path / f"part-{i}")

@@ -1,4 +1,4 @@
-"""parse_example and its kin in sessions: what programs see."""
+"""`parse_example` and related functions in sessions."""
 
 from __future__ import annotations
 

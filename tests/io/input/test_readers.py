@@ -1,4 +1,4 @@
-"""Readers in sessions: what programs see."""
+"""Readers in sessions."""
 
 from __future__ import annotations
 

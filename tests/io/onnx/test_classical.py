@@ -1,4 +1,4 @@
-"""Support vector machines and categories beside ONNX's own evaluator."""
+"""Support vector machines and categories, compared with ONNX's reference evaluator."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_features_of_one_vector_are_a_row() -> None:
 @pytest.mark.parametrize("mode", ["BRANCH_LEQ", "BRANCH_NEQ"])
 @pytest.mark.parametrize("missing", [0, 1])
 def test_where_a_tree_sends_what_is_missing(mode: str, missing: int) -> None:
-    """NaN differs from every number, so it passes that test whatever is said of missing ones."""
+    """NaN differs from every number, so it passes a test for inequality in any case."""
     tree = {
         "n_targets": 1,
         "nodes_treeids": [0, 0, 0],

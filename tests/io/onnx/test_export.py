@@ -1,4 +1,4 @@
-"""Exporting parts of graphs as ONNX models: what is written, what it computes, what is refused."""
+"""Export of parts of graphs as ONNX models: contents, results and errors."""
 
 from __future__ import annotations
 

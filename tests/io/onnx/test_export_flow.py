@@ -23,7 +23,7 @@ def _graph() -> Iterator[None]:
 
 
 def agree(fetches: Any, x: Any, *values: Any, without: tuple[str, ...] = ()) -> Any:
-    """Export, and compare what weft, who evaluates ONNX and weft again make of each value of x."""
+    """Export, and compare weft, an ONNX evaluator and the imported model for each x."""
     names = [f"y{i}" for i in range(len(fetches))] if isinstance(fetches, list) else ["y"]
     every = fetches if isinstance(fetches, list) else [fetches]
     with wf.Session() as session:

@@ -32,7 +32,7 @@ def _if() -> list[Any]:
 
 
 def _loop() -> list[Any]:
-    """Three turns of `s = tanh(s * w + x)`, each of which is an output too."""
+    """Three iterations of `s = tanh(s * w + x)`, each of which is also an output."""
     body = helper.make_graph(
         [
             helper.make_node("Mul", ["s", "w"], ["p"]),

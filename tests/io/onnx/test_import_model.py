@@ -1,4 +1,4 @@
-"""Importing ONNX models: what becomes of them, and what is refused."""
+"""Import of ONNX models: resulting graphs, and errors."""
 
 from __future__ import annotations
 

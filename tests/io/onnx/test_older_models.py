@@ -1,4 +1,4 @@
-"""Models of opsets 1 to 6: what ops meant before they took the form that they have now."""
+"""Models of opsets 1 to 6: the earlier semantics of ops."""
 
 from __future__ import annotations
 

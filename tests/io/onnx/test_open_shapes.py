@@ -1,4 +1,4 @@
-"""Ops whose rank or sizes are unknown at import: right values, or refusals that say what is."""
+"""Ops whose rank or sizes are unknown at import: correct values, or errors naming the unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products of integers of 8 bits are exact, whatever floats they are computed in."""
+"""Products of 8-bit integers are exact in every floating-point type."""
 
 from __future__ import annotations
 

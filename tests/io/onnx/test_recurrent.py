@@ -21,7 +21,7 @@ STEPS, BATCH, DEPTH, WIDTH = 4, 2, 2, 3
 
 
 def _layer(op: str, batch: int = BATCH, dtype: Any = np.float32, **attributes: Any) -> Any:
-    """A model of one layer, and what it is fed."""
+    """A model of one layer, and its feeds."""
     rng = np.random.default_rng(7)
     count = 2 if attributes.get("direction") == "bidirectional" else 1
     gates = GATES[op] * WIDTH

@@ -21,7 +21,7 @@ RNG = np.random.default_rng()
 
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
-    """Each test draws the same numbers, whatever ran before."""
+    """Each test draws the same random numbers, independent of earlier tests."""
     global RNG
     RNG = np.random.default_rng(5)
 

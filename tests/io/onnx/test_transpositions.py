@@ -1,4 +1,4 @@
-"""Convolutions have their channels last; what comes next is computed without turning them back."""
+"""Convolutions have their channels last; later nodes are computed without transposing back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _node(op: str, inputs: str, outputs: str, **attributes: Any) -> Any:
 
 
 def _net(nodes: list[Any], results: list[str], **weights: Any) -> Any:
-    """A convolution of x, called h and of shape (2, 4, 6, 6), and what is made of it."""
+    """A convolution h of x with shape (2, 4, 6, 6), and nodes that use it."""
     rng = np.random.default_rng(3)
     tensors = {"w": rng.standard_normal((4, 3, 3, 3), np.float32), **weights}
     nodes = [_node("Conv", "x w", "h", pads=[1, 1, 1, 1]), *nodes]
@@ -131,7 +131,7 @@ def test_shapes_of_what_is_turned_need_no_values() -> None:
 
 
 def test_a_convolution_tells_the_rank_of_its_input() -> None:
-    """Which depends on a condition: one branch takes an axis away and adds it again."""
+    """The rank depends on a condition: one branch removes an axis and adds it again."""
     branches = {
         "then_branch": helper.make_graph(
             [_node("Identity", "h", "a")], "then", [], [onnx.ValueInfoProto(name="a")]

@@ -1,4 +1,4 @@
-"""A model at several sizes: what grows otherwise than its work is named."""
+"""A model at several sizes: ops that do not scale with their work are named."""
 
 import time
 

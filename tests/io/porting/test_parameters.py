@@ -1,4 +1,4 @@
-"""Parameters of two implementations: what is missing, extra, transposed or different."""
+"""Parameters of two implementations: missing, extra, transposed or different ones."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Accumulators: what is added up, what is stale, who waits."""
+"""Accumulators: sums, stale gradients, pending takes."""
 
 from __future__ import annotations
 

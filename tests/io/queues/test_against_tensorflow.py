@@ -1,4 +1,4 @@
-"""TensorFlow's own pipelines run here, where it is installed, and give what they give there."""
+"""Input pipelines return the same as on TensorFlow, if it is installed."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def session(threads: int, devices: int = 1) -> wf.Session:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_what_both_use_does_not_wait_for_the_dequeue(threads: int) -> None:
-    """The sum is cheap, and takes what is given and what it leads up to."""
+    """The sum is cheap, so it could share an entry with its inputs."""
     queue = wf.FIFOQueue(10, [wf.float32], [[4]])
     given = wf.random_uniform([4]) * 2.0
     total = queue.dequeue() + given

@@ -1,4 +1,4 @@
-"""Queues in sessions: what programs see."""
+"""Queues in sessions."""
 
 from __future__ import annotations
 

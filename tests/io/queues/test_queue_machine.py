@@ -21,13 +21,13 @@ Row = tuple[int, int]
 
 
 def rows_of(values: Any) -> list[Row]:
-    """The elements in what was taken out, singly or as a batch."""
+    """Return the elements of a single or batched dequeue."""
     priorities, numbers = np.atleast_1d(values[0]), np.atleast_1d(values[2])
     return list(zip(priorities.tolist(), map(int, numbers), strict=True))
 
 
 class Operation:
-    """One call, what the queue has said to it, and what the model says."""
+    """One call, with the results of the queue and of the model."""
 
     def __init__(self) -> None:
         self.done = Recorder()
@@ -41,9 +41,9 @@ class Operation:
 
 
 class Model:
-    """Lists and loops. A `dequeue_many` at the head of the line holds what there is in its hand.
+    """A model of lists and loops. The first waiting `dequeue_many` reserves available elements.
 
-    It grabs as soon as something comes in, but which elements it gets is decided when it has all.
+    It reserves each element that arrives, but the elements are only chosen when all are there.
     """
 
     def __init__(self, kind: str, capacity: int, least: int) -> None:

@@ -1,4 +1,4 @@
-"""Writes the recorded files beside this one, with TensorFlow; README.md says what they are."""
+"""Write the recorded files of this directory with TensorFlow; README.md describes them."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def record_bundles(tf: Any) -> None:
 
 
 def record_graphs(tf: Any) -> dict[str, Any]:
-    """graphs/: programs as MetaGraphs and GraphDefs; returns what they compute."""
+    """Write programs as MetaGraphs and GraphDefs to graphs/; return their results."""
     folder = fresh("graphs")
     return {
         "train": record_training(tf, folder),

@@ -67,7 +67,7 @@ def offsets(values: list[bytes]) -> list[int]:
 
 
 def check_tfrecord(path: Path, count: int, seed: int) -> dict[str, int]:
-    """Damage a file so many times; whatever is read must have been written there."""
+    """Damage a file repeatedly; every record that is read must have been written there."""
     rng = random.Random(seed)
     values = records(rng)
     with TFRecordWriter(path) as writer:

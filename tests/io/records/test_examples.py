@@ -1,4 +1,4 @@
-"""The walk over examples against protobuf's own parser: what is accepted, and with which values."""
+"""The parser of examples accepts the same input as protobuf's, with the same values."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def looks_past(data: bytes) -> bool:
 
 
 def check(data: bytes, where: ExampleParser) -> str:
-    """Compare the two parsers; returns what happened."""
+    """Compare the two parsers; return the outcome."""
     try:
         wanted = by_protobuf(data)
     except DecodeError:

@@ -237,7 +237,7 @@ def test_damaged_pages_are_noticed_in_the_long_run(tmp_path: Path) -> None:
 
 
 def test_damaged_footers_do_not_end_the_process(tmp_path: Path) -> None:
-    """Some damage to what is said of lists makes pyarrow abort, if asked at the wrong time."""
+    """Some damage to the metadata of lists makes pyarrow abort unless it is checked earlier."""
     table = pa.table({"words": [["a"], [], ["b", "c"]], "f": [1.0, 2.0, 3.0]})
     path = tmp_path / "t"
     parquet.write_table(table, path, write_page_checksum=True)

@@ -1,4 +1,4 @@
-"""TFRecord files: what is written is read, in every compression, at every size, from any place."""
+"""TFRecord files: round trips in every compression, at every size, from any position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signatures and what they say of tensors."""
+"""Signatures and their tensor descriptions."""
 
 from __future__ import annotations
 

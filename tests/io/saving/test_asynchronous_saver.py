@@ -1,4 +1,4 @@
-"""Saves that go on while training does: what they hold, how they fail, and who waits for them."""
+"""Saving during training: contents, failures, and waiting for completion."""
 
 from __future__ import annotations
 

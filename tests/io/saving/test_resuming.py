@@ -28,7 +28,7 @@ def config() -> Any:
 
 
 def program(seed: int | None = 7) -> tuple[Any, Any, Any]:
-    """A model with dropout and noise in a loop, fed by a shuffled dataset; what it fetches."""
+    """Return the fetches of a model with dropout and noise in a loop, fed by a shuffled dataset."""
     wf.set_random_seed(seed)
     data = wf.data.Dataset.range(40).shuffle(13, seed=3).repeat().batch(4)
     iterator = wf.data.make_one_shot_iterator(data)

@@ -1,4 +1,4 @@
-"""Which checkpoints stay, by an injected clock."""
+"""Retention of checkpoints, with an injected clock."""
 
 from __future__ import annotations
 

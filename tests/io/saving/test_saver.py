@@ -1,4 +1,4 @@
-"""Saver in a session: what programs see."""
+"""Saver in a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The form of an iterator's state: what goes in comes out, and nothing hostile gets through."""
+"""The format of an iterator's state: round trips, and rejection of hostile data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images: what a decoder gets back, and how floats become bytes."""
+"""Image summaries: decoded pixels, and conversion of floats to bytes."""
 
 from __future__ import annotations
 

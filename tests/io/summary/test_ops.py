@@ -1,4 +1,4 @@
-"""Summary functions: names and tags, collections, what runs and what is refused."""
+"""Summary functions: names and tags, collections, execution and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FileWriter: what is in its files."""
+"""FileWriter: contents of its files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints of objects: what is followed, under which names, and what comes back."""
+"""Checkpoints of objects: tracked attributes, names and restored values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _variable(name: str, value: float, **more: Any) -> Any:
 
 
 def _model(scale: float = 1.0) -> dict[str, Any]:
-    """Objects of all kinds; `scale` is what the variables begin with."""
+    """Objects of all kinds; `scale` is the initial value of the variables."""
     v = _variable("v", scale)
     w = _variable("w", scale, use_resource=True)
     layer = wf.layers.Dense(2, kernel_initializer=wf.constant_initializer(scale))

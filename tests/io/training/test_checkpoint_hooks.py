@@ -1,4 +1,4 @@
-"""Checkpoints at steps and seconds, those who listen, and the last one."""
+"""Checkpoints at steps and seconds, listeners, and the final checkpoint."""
 
 from __future__ import annotations
 

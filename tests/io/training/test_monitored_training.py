@@ -1,4 +1,4 @@
-"""The session that training usually has: its hooks, and what is on the disk after it."""
+"""The default training session: its hooks, and its files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trainings that go on where their input was."""
+"""Training that resumes at the saved position of its input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions that are preempted are made again and go on from the last checkpoint."""
+"""Preempted sessions are created again and continue from the last checkpoint."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from weft_tensor import errors
 
 
 class Writer:
-    """Keeps what is written."""
+    """Stores the written summaries."""
 
     def __init__(self) -> None:
         self.found: list[Any] = []

@@ -1,4 +1,4 @@
-"""When a timer says that something is due, by a clock of the test's own."""
+"""Times at which a timer triggers, with an injected clock."""
 
 from __future__ import annotations
 

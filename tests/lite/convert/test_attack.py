@@ -1,4 +1,4 @@
-"""Graphs made by chance, odd shapes, wrong calls, and threads: lite gives what a session gives."""
+"""Random graphs, unusual shapes, invalid calls and threads: lite agrees with a session."""
 
 from __future__ import annotations
 

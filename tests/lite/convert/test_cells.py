@@ -46,7 +46,7 @@ def test_a_cell_is_one_op(cell: Any, kind: OpKind, network: Any) -> None:
 @pytest.mark.parametrize("cell", [CELLS.LSTMCell, CELLS.GRUCell])
 @pytest.mark.parametrize("weights", ["float32", "dynamic"])
 def test_a_batch_takes_several_tiles_of_rows(cell: Any, weights: str) -> None:
-    """Each row for itself gives what it gives in a batch: tiles have 16 rows at most."""
+    """A single row gives the same as in a batch: tiles have at most 16 rows."""
     with wf.Graph().as_default(), wf.Session() as session:
         x = wf.placeholder(wf.float32, [None, 3, 7], name="x")
         _, last = wf.nn.dynamic_rnn(cell(20), x, dtype=wf.float32)
@@ -65,7 +65,7 @@ def test_a_batch_takes_several_tiles_of_rows(cell: Any, weights: str) -> None:
 
 
 def of_bytes(kind: OpKind, batch: int) -> tuple[Converter, Any, Any]:
-    """Steps of cells whose sizes are no multiples of four; what goes into a loop is larger."""
+    """Steps of cells whose sizes are not multiples of four; inputs of loops are larger."""
     with wf.Graph().as_default(), wf.Session() as session:
         x = wf.placeholder(wf.float32, [batch, 5, 7], name="x")
         cell = CELLS.LSTMCell(30) if kind is OpKind.LstmCell else CELLS.GRUCell(30)

@@ -1,4 +1,4 @@
-"""Programs with conditionals, loops, TensorArrays and recurrent cells give what a session gives.
+"""Conditionals, loops, TensorArrays and recurrent cells return the same as in a session.
 
 They are those of tests/integration/control_flow and tests/graph/control_flow/loops. Lite has
 no float64, so their frozen graphs are made ones of float32.
@@ -85,7 +85,7 @@ def narrowed(definition: Any) -> Any:
 def converter(
     session: Any, inputs: Sequence[Any], outputs: Sequence[Any], bounds: Mapping[str, Any]
 ) -> Converter:
-    """A converter of what a session's graph is with its variables frozen, in float32."""
+    """A converter of a session's graph with frozen variables, in float32."""
     names = [each.op.name for each in (*outputs, *inputs)]
     frozen = wf.graph_util.convert_variables_to_constants(
         session, session.graph.as_graph_def(), list(dict.fromkeys(names))

@@ -1,4 +1,4 @@
-"""Files as graphs again compute what the runtime does."""
+"""Files converted back to graphs compute the same as the runtime."""
 
 from __future__ import annotations
 

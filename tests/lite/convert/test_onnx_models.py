@@ -1,4 +1,4 @@
-"""ONNX models and what they bring: recurrent layers, NCHW, integer products, shapes to pin."""
+"""ONNX models: recurrent layers, NCHW, integer products, unknown sizes."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 @pytest.fixture(scope="module")
 def trained() -> tuple[Converter, Array, Array]:
-    """A net that tells which quarter of an image is bright, with images and what is right."""
+    """A classifier of the bright quarter of an image, with images and labels."""
     random = np.random.default_rng(0)
     right = random.integers(0, 4, 256)
     pictures = random.random((256, 8, 8, 1), "float32")

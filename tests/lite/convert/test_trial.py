@@ -1,4 +1,4 @@
-"""The trial that ends a conversion: a file that gives something else is refused."""
+"""The trial run after a conversion: a file with different results is rejected."""
 
 from __future__ import annotations
 

@@ -40,9 +40,9 @@ LOADER = ["open.c", "flatbuffer.c", "plan.c", "run.c"]
 
 
 def build(folder: Path, name: str, flags: Sequence[str], compiler: str = "clang") -> Path:
-    """The program of that name, with the runtime in it; what did not change is kept.
+    """Build a program with the runtime; unchanged objects are reused.
 
-    What is there for each instruction set is not optimised, which would take minutes, and like the
+    The sources for each instruction set are not optimized, which would take minutes, and like the
     mutator it does not lead the fuzzer.
     """
     program, objects = folder / name, folder / f"{name}.o"
@@ -133,7 +133,7 @@ def coverage(folder: Path) -> str:
 
 
 def keep(folder: Path) -> None:
-    """Renew the corpora of the tests: small files that reach what was reached, and each kernel.
+    """Renew the corpora of the tests: small files with the same coverage, and one for each kernel.
 
     Files of before stay, since some were found to do harm.
     """

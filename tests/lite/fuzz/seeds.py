@@ -70,7 +70,7 @@ def opened(data: bytes) -> list[bytes]:
 
 
 def with_open_sizes(data: bytes, choose: Callable[[int, int, int], bool]) -> bytes:
-    """The file with chosen sizes of what is computed open, up to somewhat more than twice."""
+    """Return the file with chosen sizes of computed tensors open, up to about twice."""
     model, weights = codec.decode(data)
     model.arena_size, model.scratch_size = 0, 1 << 14
     for tensor in model.tensors:

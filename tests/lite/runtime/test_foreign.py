@@ -1,4 +1,4 @@
-"""The kernels on other processors, beside this machine, on the files of the conformance table.
+"""The kernels on emulated processors, compared with this machine, on the conformance files.
 
 Those are AArch64 under qemu, with and without dot products, and WebAssembly under Node.
 """

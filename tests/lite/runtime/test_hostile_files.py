@@ -1,6 +1,6 @@
-"""Damaged and hostile files: every one is refused with what and where, or runs within its arena.
+"""Damaged and hostile files: each is rejected with a reason, or runs within its arena.
 
-A mutation is followed by new checksums, so that what comes behind them is reached.
+Checksums are recomputed after a mutation, so that later checks are reached.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def test_taps_without_channels_cost_work() -> None:
 
 
 def test_a_filter_that_gets_smaller_than_its_bound_is_refused() -> None:
-    """Its bound fits the window; what it has after a resize does not, and would be read beyond."""
+    """Its bound fits the window; its size after a resize does not, and would be exceeded."""
     x = t.Tensor("x", DataType.FLOAT32, shape=[1, 4, 4, 2], size=128)
     y = t.Tensor("y", DataType.FLOAT32, shape=[1, 2, 2, 2], offset=128, size=32)
     filters = t.Tensor("f", DataType.FLOAT32, shape=[-1, 3, 2], offset=192, size=72)

@@ -1,4 +1,4 @@
-"""The pool of threads beside the core, where memory or threads are not to be had."""
+"""The thread pool of the runtime without memory or threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels of quantised types, on files made by hand, beside the real numbers they stand for.
+"""Kernels of quantized types on handmade files, compared with real arithmetic.
 
 A result is right if it is within half a unit of what float64 gives, and a thousandth for the
 float32 in which kernels scale.
@@ -37,7 +37,7 @@ EXACT = {
 
 @dataclass
 class Q:
-    """A quantised tensor: what is stored, and what of it is real."""
+    """A quantized tensor: stored integers, scales and zero point."""
 
     stored: Array
     scales: Any  # one, or one for each index of the last axis
@@ -187,7 +187,7 @@ def weights(random: np.random.Generator, shape: tuple[int, ...], one_scale: bool
 
 
 def drawn_bias(random: np.random.Generator, x: Q, w: Q, axes: Any) -> tuple[Array, Array]:
-    """The real bias, and what is stored: with the zero point of x in it."""
+    """Return a real bias, and the stored one, which includes the zero point of x."""
     whole = random.integers(-3000, 3000, w.stored.shape[-1])
     real = whole * np.float64(np.float32(x.scales)) * np.float32(w.scales)
     stored = whole - x.zero * w.stored.astype(np.int64).sum(axes)

@@ -1,4 +1,4 @@
-"""Files: what is written is read again, and other languages see the same schema."""
+"""Files: round trips, and the same schema in other languages."""
 
 from __future__ import annotations
 

@@ -266,7 +266,7 @@ class Graph:
 class Buffer:
     """The memory of an array, with its last writer and later readers.
 
-    Who pays for it is with arrays alone: a graph knows buffers, and keeps no memory by that.
+    Only arrays own it: a captured graph refers to buffers without keeping their memory.
     """
 
     def __init__(self, pointer: Any) -> None:

@@ -88,7 +88,7 @@ def _function(name: str, parameters: list[str] | None) -> Callable[..., Any]:
 
 
 def _captured(name: str, sources: Any, compute: Any, args: Any, out: Any) -> Any:
-    """Record a function in a captured graph; reject what CuPy or CUDA cannot capture."""
+    """Record a function in a captured graph; reject functions that CuPy or CUDA cannot capture."""
     if name in _OF_CUBLAS:
         what = "calling cuBLAS API during stream capture is currently unsupported"
         raise NotImplementedError(what)

@@ -1,8 +1,8 @@
 """A stand-in for `cupy.cuda.nccl`: communicators between the GPUs of this process.
 
-As NCCL's, an operation begins on a device's stream when all have come to it, in the order in which
-each has enqueued them; here whoever enqueues waits for that. What NCCL would hang on, or compute
-nonsense of, raises.
+As in NCCL, an operation begins on a device's stream when all participants have enqueued it, in the
+order of each participant. Here the enqueuing thread waits for that. Calls that would hang NCCL or
+give wrong results raise an error.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ CASES_FOLDER = ROOT / "tests" / "conformance" / "cases"
 
 
 def load(path: Path) -> Any:
-    """Return the module in a file, executed anew."""
+    """Execute a file as a new module and return it."""
     spec = importlib.util.spec_from_file_location(f"weft_file_{path.stem}", path)
     assert spec is not None and spec.loader is not None, path
     module = importlib.util.module_from_spec(spec)

@@ -17,7 +17,7 @@ class Parts:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Run one part; record what it raises."""
+        """Run one part; record its error."""
         self._count += 1
         try:
             yield

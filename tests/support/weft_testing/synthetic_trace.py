@@ -87,7 +87,7 @@ def random_settings(seed: int) -> Settings:
 
 
 class Truth(NamedTuple):
-    """What is known of a trace.
+    """Known properties of a trace.
 
     Attributes:
       paths: for each step, the iterations and nodes of its critical path, from its first event.

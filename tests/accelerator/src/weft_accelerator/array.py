@@ -10,8 +10,8 @@ import numpy as np
 class DeviceArray:
     """An array in an accelerator's memory.
 
-    It tells its shape and element type. Whatever on the host tries to compute with it, or to look
-    at its elements, fails.
+    It has a shape and an element type. Computing with it on the host, or reading its elements,
+    fails.
 
     Args:
       memory: where it is.

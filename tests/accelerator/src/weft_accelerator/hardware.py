@@ -82,7 +82,7 @@ class Accelerator:
       memory: where its values are.
       compute: its one stream of kernels.
       inward, outward: its link.
-      kernels: how many it has run.
+      kernels: the number of kernels that it has run.
       seconds: what a kernel takes beside its work, from the node.
     """
 

@@ -14,11 +14,11 @@ from weft_tensor.shape import Dims
 class DeviceVariable(VariableState):
     """A variable whose value is in an accelerator's memory.
 
-    Whoever reads it gets an array there. It is changed by the accelerator's kernels alone, through
-    `inner`, which shows them the elements.
+    Reading it returns an array on the accelerator. Only the accelerator's kernels change it, by
+    `inner`, which gives access to the elements.
 
     Args:
-      name, dtype, dims: as of VariableState.
+      name, dtype, dims: see VariableState.
       memory: where the value is; that of a variable of rank 0 is kept beside it.
     """
 

@@ -1,4 +1,4 @@
-"""Loops with given inputs and weights: what they return, and its gradients.
+"""Loops with given inputs and weights: results and gradients.
 
 Each case builds a graph of a module that has TensorFlow 1.15's names; `results` sets its weights
 and runs it.  `record.py` made `expected.json` with TensorFlow.
@@ -15,7 +15,7 @@ STEPS, BATCH, INPUTS, UNITS = 5, 4, 3, 2
 
 
 class Case:
-    """A graph and what it is fed.
+    """A graph and its feeds.
 
     Attributes:
       build: takes the module and one tensor per feed, and returns a structure of tensors.

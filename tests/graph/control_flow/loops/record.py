@@ -1,4 +1,4 @@
-"""Records in expected.json what each case of this directory returns on TensorFlow.
+"""Record TensorFlow's results of all cases of this directory in expected.json.
 
     python tests/graph/control_flow/loops/record.py [name ...]
 

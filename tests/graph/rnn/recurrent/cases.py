@@ -1,4 +1,4 @@
-"""Recurrent networks with given weights: what they return, and its gradients.
+"""Recurrent networks with given weights: results and gradients.
 
 Each case builds a network of a module that has TensorFlow 1.15's names; `results` sets its weights
 and runs it.  `record.py` made `expected.json` with TensorFlow.

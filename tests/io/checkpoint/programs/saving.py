@@ -1,4 +1,4 @@
-"""Saves in child processes that die, and checks what they leave. Run as a program: it forks.
+"""Save in child processes that die, and check the remaining files. Run as a program: it forks.
 
 Modes: "boundaries STRIDE" dies at each call of the operating system in turn, or at every so many,
 and in the middle of each write; "kill TIMES SEED" is killed at seeded moments while it saves in a
@@ -254,7 +254,7 @@ def killed(training: Training, times: int, seed: int) -> list[str]:
 
 
 def warm_up() -> None:
-    """Load what the children would each load anew."""
+    """Import the modules that each child would otherwise import again."""
     from google.protobuf import text_format
 
     from weft_exec.kernels.registry import registered_kernels

@@ -1,4 +1,4 @@
-"""Reads a dataset without an end, and tells at each step which it is and what it read."""
+"""Read an infinite dataset, and print the number and the element of each step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trains without end, and tells after each step which it was: what is killed says what it did."""
+"""Train without an end, and print each step, so that a killed process leaves its progress."""
 
 from __future__ import annotations
 

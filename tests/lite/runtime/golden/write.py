@@ -1,4 +1,4 @@
-"""Writes files of this version of the format, with inputs and what they give, for later ones.
+"""Write files of this version of the format, with inputs and results, for later versions.
 
     python tests/lite/runtime/golden/write.py VERSION
 
@@ -36,7 +36,7 @@ def steps(x: Any) -> Any:
 
 
 def dense(x: Any) -> Any:
-    """A dense layer that wants more working memory than anything beside it."""
+    """A dense layer that needs more scratch memory than any other op."""
     return wf.layers.dense(x, 20)
 
 
