@@ -109,6 +109,30 @@ def test_nodes_without_events_stand_for_their_inputs(tmp_path):
     }
 
 
+def test_members_run_instead_of_their_region(tmp_path):
+    """The first step runs a region's members by kernels, the second one compiled code."""
+    nodes = [
+        Node("x", "Const"),
+        Node("region", "_Region", inputs=(0,), members=(2, 3, 4)),
+        Node("a", "MatMul", inputs=(0,)),
+        Node("b", "Tanh", inputs=(2,)),
+        Node("c", "Neg", inputs=(2,)),
+        Node("send", "_Send", inputs=(1,)),
+    ]
+    kernels = {(0, 0), (0, 2), (0, 3), (0, 4), (0, 5)}
+    by_kernels = edges(trace_of(tmp_path / "a", nodes, sorted(kernels)))
+    assert by_kernels == {
+        ((0, 0), (0, 2)),
+        ((0, 2), (0, 3)),
+        ((0, 2), (0, 4)),
+        ((0, 3), (0, 5)),
+        ((0, 4), (0, 5)),
+        ((0, 0), (0, 5)),  # of a region without events
+    }
+    compiled = edges(trace_of(tmp_path / "b", nodes, [(0, 0), (0, 1), (0, 5)]))
+    assert compiled == {((0, 0), (0, 1)), ((0, 1), (0, 5))}
+
+
 def test_trip_counts_differ_between_steps(tmp_path):
     path = tmp_path / "a"
     nodes = LOOP

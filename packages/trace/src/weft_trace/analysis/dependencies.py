@@ -136,11 +136,13 @@ def find_inputs(
 ) -> list[list[tuple[int, Crossing]]]:
     """Return, for each node with events, the inputs with events that it waits for.
 
-    A node without events stands for its own inputs, in the iteration that its crossing says.
+    A node without events stands for its own inputs, in the iteration that its crossing says. A
+    region also stands for its last members, which run instead of it in steps by kernels.
 
     Raises: TraceError: there are too many, as only hostile files have.
     """
     result: list[list[tuple[int, Crossing]]] = []
+    last_members = {i: _last_members(nodes, i) for i, node in enumerate(nodes) if node.members}
     total = 0
     for node, has_event in zip(nodes, has_events, strict=True):
         edges: dict[tuple[int, Crossing], None] = {}
@@ -151,6 +153,7 @@ def find_inputs(
                 continue
             edges[edge] = None
             source, crossing = edge
+            stack += [(i, crossing) for i in last_members.get(source, ()) if has_events[i]]
             if not has_events[source]:
                 crossing = max(crossing, nodes[source].crossing)
                 stack += [(i, crossing) for i in nodes[source].inputs]
@@ -159,6 +162,13 @@ def find_inputs(
             raise TraceError(f"the nodes of the trace have more than {_MAX_EDGES} inputs")
         result.append([(i, crossing) for i, crossing in edges if has_events[i]])
     return result
+
+
+def _last_members(nodes: Sequence[Node], region: int) -> list[int]:
+    """Return the members of a region that no other member waits for."""
+    members = nodes[region].members
+    read = {i for member in members for i in nodes[member].inputs}
+    return [member for member in members if member not in read]
 
 
 class _Loops:
