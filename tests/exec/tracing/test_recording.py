@@ -23,6 +23,7 @@ from weft_graph.ir.code_generators import generators
 from weft_tensor import dtypes
 from weft_trace import SERIES, Flag, Kind
 from weft_trace.trace import Trace
+from weft_trace.writer import Writer
 
 
 @pytest.fixture(autouse=True)
@@ -343,3 +344,33 @@ def test_waits_for_locks_are_recorded(tmp_path: Path, monkeypatch: pytest.Monkey
     waits = [trace.nodes[row["node"]] for row in events(trace, Kind.WAIT)]
     assert [node.name for node in waits] == ["lock of v", "lock of v", "lock of a queue"]
     assert {node.op for node in waits} == {"_Lock"}
+
+
+def test_two_recordings_of_one_file_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.weft-trace"
+    with (
+        wf.trace(path),
+        pytest.raises(wf.errors.AlreadyExistsError, match="choose another file"),
+        wf.trace(f"{tmp_path}/../{tmp_path.name}/a.weft-trace"),
+    ):
+        pass
+    with wf.trace(path):
+        pass
+    with pytest.raises(TypeError, match="path of a file"):
+        wf.trace(None)
+
+
+def test_an_error_of_the_block_is_raised_although_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Writer) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Writer, "flush", fail)
+    with pytest.raises(KeyError), wf.trace(tmp_path / "a.weft-trace"):
+        raise KeyError
+    with (
+        pytest.raises(OSError, match=r"No space .*a\.weft-trace"),
+        wf.trace(tmp_path / "a.weft-trace"),
+    ):
+        pass

@@ -26,7 +26,10 @@ class trace:  # noqa: N801 - a context manager used as a function
       x: the path of the file, which is replaced if it exists. For the trace of matrices: a tensor,
         as of `wf.linalg.trace`.
       name: of the operation that computes the trace of matrices.
-    Raises: OSError: the file cannot be written.
+    Raises:
+      OSError: the file cannot be written. If the block raises an error, that one is raised instead.
+      AlreadyExistsError: another block writes the file.
+      InvalidTypeError: `x` is neither a path nor numbers.
 
     Examples:
       >>> y = wf.reduce_sum(wf.random_uniform([100, 100]))
@@ -47,6 +50,8 @@ class trace:  # noqa: N801 - a context manager used as a function
 
     def __new__(cls, x: Any, name: str | None = None) -> Any:
         """Return a context manager for a path, and an output for a tensor."""
+        if x is None:
+            raise errors.InvalidTypeError("wf.trace requires the path of a file, got None")
         if not isinstance(x, str | os.PathLike):
             return matrix_trace(x, name)
         self = super().__new__(cls)
@@ -60,10 +65,14 @@ class trace:  # noqa: N801 - a context manager used as a function
             raise errors.FailedPreconditionError(f"the block of {self._path!r} has begun already")
         self._recording = Recording(self._path)
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         assert self._recording is not None
         recording, self._recording = self._recording, None
-        recording.close()
+        try:
+            recording.close()
+        except OSError:
+            if kind is None:  # else the error of the block is raised; a warning has been logged
+                raise
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Trace:

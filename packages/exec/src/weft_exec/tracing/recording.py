@@ -33,6 +33,10 @@ _PERIOD: Final = 0.2
 """Seconds after which fewer are converted, too, and counters are sampled."""
 
 
+_open_paths: Final[set[str]] = set()
+_open_paths_lock: Final = threading.Lock()
+
+
 class Recording(Consumer):
     """Writes the records of all steps to a file, from a thread of its own.
 
@@ -42,11 +46,18 @@ class Recording(Consumer):
     Args:
       path: the file; it is replaced if it exists.
       task: name of this process.
-    Raises: OSError: the file cannot be written.
+    Raises:
+      OSError: the file cannot be written.
+      AlreadyExistsError: another recording of this process writes the file.
     """
 
     def __init__(self, path: str | os.PathLike[str], task: str = "/job:localhost/task:0") -> None:
-        self._writer = Writer(path)
+        self._path = _reserve(path)
+        try:
+            self._writer = Writer(path)
+        except OSError:
+            _open_paths.discard(self._path)
+            raise
         self._process = this_process(task)
         self._collector = Collector(self._writer, self._process)
         self._sampler = Sampler(self._writer, self._collector)
@@ -110,6 +121,9 @@ class Recording(Consumer):
             self._is_closed = True
             self._wake.notify_all()
         self._thread.join()
+        _open_paths.discard(self._path)
+        if isinstance(self._error, OSError):
+            raise OSError(self._error.errno, self._error.strerror, self._path) from self._error
         if self._error is not None:
             raise self._error
 
@@ -132,6 +146,7 @@ class Recording(Consumer):
                     self._add_tasks(tasks, begun)
         except BaseException as error:  # because `close` raises it
             remove_consumer(self)
+            _log.warning("The trace %s ends here: it cannot be written: %s", self._path, error)
             with self._wake:
                 self._error = error
                 self._wake.notify_all()
@@ -166,6 +181,22 @@ class Recording(Consumer):
             return
         steps = [step for step in self._steps if step.start >= begun]
         add_tasks(self._writer, content, steps, self._process)
+
+
+def _reserve(path: str | os.PathLike[str]) -> str:
+    """Return the absolute path of a file that no other recording writes.
+
+    Raises: AlreadyExistsError: another one does.
+    """
+    real = os.path.realpath(path)
+    with _open_paths_lock:
+        if real in _open_paths:
+            raise errors.AlreadyExistsError(
+                f"a recording of this process writes {os.fspath(path)!r} already: "
+                "choose another file"
+            )
+        _open_paths.add(real)
+    return real
 
 
 def _num_readings(runs: Sequence[Any]) -> int:
