@@ -232,3 +232,8 @@ def test_offsets_move_until_no_value_arrives_before_it_left() -> None:
     assert first == Clock(0, 0)
     assert 1060 - second.offset >= 1000 and second.offset >= 1200 - 1300
     assert abs(second.offset - 100) <= second.error
+
+
+def test_an_unwritable_file_is_an_error_before_the_recording(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        record_trace("grpc://127.0.0.1:1", 2, tmp_path / "missing" / "a.weft-trace")

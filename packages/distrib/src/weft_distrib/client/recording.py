@@ -36,19 +36,21 @@ def record_trace(
     Raises:
       FailedPreconditionError: another trace is being recorded.
       InvalidArgumentError: a number is out of range.
+      OSError: the file cannot be written.
       UnavailableError: a task cannot be reached.
     """
     if not steps > 0:
         raise errors.InvalidArgumentError(f"steps must be positive, got {steps}")
     if not seconds > 0:
         raise errors.InvalidArgumentError(f"seconds must be positive, got {seconds}")
-    link = link_to(target, config=config)
-    try:
-        content = link.record(Record(steps, int(seconds * 1000)))
-    finally:
-        link.close()
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(file, "wb") as stream:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with open(file, "wb") as stream:  # opened first, so that no recording is lost
+        link = link_to(target, config=config)
+        try:
+            content = link.record(Record(steps, int(seconds * 1000)))
+        finally:
+            link.close()
+        stream.truncate()
         stream.write(content)
 
 
