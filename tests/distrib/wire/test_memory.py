@@ -188,7 +188,7 @@ HOSTILE: dict[str, tuple[Any, str]] = {
     "no file": (lambda s: send(s, frame(BLOCK, 1)), "without a file descriptor"),
     "may shrink": (
         lambda s: send(s, frame(BLOCK, 1), file_of(4096, memory.fcntl.F_SEAL_GROW)),
-        "it may shrink",
+        "not sealed against shrinking",
     ),
     "empty": (lambda s: send(s, frame(BLOCK, 1), file_of(0)), "it is empty"),
     "no memory": (

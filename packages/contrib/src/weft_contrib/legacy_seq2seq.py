@@ -218,7 +218,7 @@ def embedding_rnn_seq2seq(
 def _branch_on_feed(
     feed_previous: Any, decode: Callable[..., Any], var_scope: Any
 ) -> tuple[list[Any], Any]:
-    """Call `decode`; for a tensor, build a branch for each value, with shared weights."""
+    """Call `decode(feed_previous)`; for a tensor, build a `cond` whose branches share weights."""
     if isinstance(feed_previous, bool):
         outputs, state = decode(feed_previous)
         return outputs, state

@@ -260,7 +260,7 @@ class NcclRuns:
         return _finish(operation, result, size, gpu)
 
     def _agree_on_shape(self, exchange: Exchange, shape: Sequence[int] | None) -> dict[str, Any]:
-        """Wait until all members have arrived.
+        """Wait for all members; return the agreed shape and the number of the operation.
 
         The first one checks the shapes and assigns a number.
         """

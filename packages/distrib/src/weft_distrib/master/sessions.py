@@ -437,7 +437,7 @@ class _Replies:
         self._replies: SimpleQueue[tuple[DeviceParts, errors.OpError | None]] = SimpleQueue()
 
     def of(self, task: DeviceParts) -> Answer:
-        """Return the receiver of a task's reply."""
+        """Register a task, and return the object that receives its reply."""
         self._waiting.add(task)
         return AbortNotice(
             lambda values, meta: self._replies.put((task, None)),

@@ -308,7 +308,7 @@ def _check_size(file: int) -> int:
     Raises: OSError, ValueError: the file is not such a file.
     """
     if not fcntl.fcntl(file, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK:  # before its size is read
-        raise ValueError("it may shrink")
+        raise ValueError("its file is not sealed against shrinking (F_SEAL_SHRINK)")
     result = os.fstat(file)
     if not stat.S_ISREG(result.st_mode):
         raise ValueError("it is not a regular file")

@@ -226,7 +226,7 @@ class TraceState(NamedTuple):
 
 
 class Record(NamedTuple):
-    """The request to a master to record a trace of all tasks, or about its current recording.
+    """The request to a master to start a trace of all tasks, or to wait for or end the current one.
 
     Attributes:
       steps: number of steps to record; 0 for a request about the current recording, which has no

@@ -132,7 +132,7 @@ class Driver:
             self._completed(token, self._run_entry(token))
 
     def _is_sent_by_other_thread(self, receive: Entry) -> bool:
-        """Return True if a value comes from another thread: of a device or another partition."""
+        """Return True if a thread of a device or of another partition sends the value."""
         return receive.move is not None or not self._context.owns_rendezvous
 
     def _repays_thread(self, entry: Entry, pool: ThreadPool) -> bool:

@@ -173,7 +173,11 @@ class Recording(Consumer):
         self._writer.flush()
 
     def _add_tasks(self, tasks: TasksRecording, begun: int) -> None:
-        """Add the records of the tasks of a session, which have been recorded since a time."""
+        """Add the records of the tasks of a session.
+
+        Args:
+          begun: when their recording started, in nanoseconds since the epoch.
+        """
         try:
             content = tasks.end()
         except errors.OpError as error:

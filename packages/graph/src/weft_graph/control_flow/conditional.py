@@ -81,7 +81,9 @@ def _functions(
     true_fn: Branch | None, false_fn: Branch | None, fn1: Branch | None, fn2: Branch | None
 ) -> tuple[Branch, Branch]:
     if (true_fn is not None and fn1 is not None) or (false_fn is not None and fn2 is not None):
-        raise errors.InvalidTypeError("cond takes true_fn or fn1, and false_fn or fn2, not both")
+        raise errors.InvalidTypeError(
+            "cond: pass true_fn or its old name fn1, not both; likewise false_fn and fn2"
+        )
     on_true = fn1 if true_fn is None else true_fn
     otherwise = fn2 if false_fn is None else false_fn
     for function, argument in ((on_true, "true_fn"), (otherwise, "false_fn")):

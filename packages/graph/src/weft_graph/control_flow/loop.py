@@ -248,8 +248,8 @@ def _dims_meant(leaf: Any, shape: Any) -> Dims:
         return dims
     if len(dims) != 1:
         raise errors.InvalidArgumentError(
-            f"the shape invariant of {leaf!r} must be that of its dense_shape, [rank], got "
-            f"{format_dims(dims)}"
+            f"the shape invariant of {leaf!r} must be the shape of its dense_shape, such as [3] "
+            f"for rank 3, got {format_dims(dims)}"
         )
     return None if dims[0] is None else (None,) * dims[0]
 

@@ -139,7 +139,7 @@ class _Ends:
 
 
 def _start_node(node: Node) -> Node:
-    """Return the node to delay instead of a node: for an Exit its loop's Enter."""
+    """Return the node that control inputs must delay so that `node` runs later."""
     inner = node.context
     if node.role is not Role.EXIT or not isinstance(inner, WhileContext):
         return node

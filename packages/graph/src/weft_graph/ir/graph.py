@@ -405,7 +405,7 @@ class Graph(Edits):
         return output
 
     def capture_inputs(self, op_def: OpDef, inputs: Sequence[Any]) -> Sequence[Any]:
-        """Return a new node's inputs with outer values replaced, before their conversion."""
+        """Return the inputs of a new node, with outputs of outer graphs replaced by captures."""
         return inputs
 
     # ----------------------------------------------------------------- scopes

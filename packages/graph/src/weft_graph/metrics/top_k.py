@@ -53,7 +53,10 @@ def _label_sets(labels: Any, predictions: Output) -> Labels:
         label_sets = casting.cast(convert_to_tensor(labels), dtypes.int64)
         rank = None if label_sets.dims is None else len(label_sets.dims)
     if rank is None or predictions.dims is None:
-        raise errors.InvalidArgumentError("labels and predictions must have known ranks")
+        raise errors.InvalidArgumentError(
+            "labels and predictions must have known ranks, got shapes "
+            f"{label_sets.shape} and {predictions.shape}"
+        )
     missing = len(predictions.dims) - rank
     if missing == 1:
         return (

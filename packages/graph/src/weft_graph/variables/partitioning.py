@@ -64,7 +64,10 @@ def variable_axis_size_partitioner(
       3
     """
     if max_shard_bytes < 1 or bytes_per_string_element < 1 or (max_shards or 1) < 1:
-        raise errors.InvalidArgumentError("sizes and numbers of parts must be positive")
+        raise errors.InvalidArgumentError(
+            "max_shard_bytes, bytes_per_string_element and max_shards must be at least 1, got "
+            f"{max_shard_bytes}, {bytes_per_string_element} and {max_shards}"
+        )
 
     def partitioner(shape: TensorShape, dtype: Any, **_: Any) -> list[int]:
         sizes = _known_sizes(shape)
@@ -99,7 +102,10 @@ def min_max_variable_partitioner(
       2
     """
     if max_partitions < 1 or min_slice_size < 1 or bytes_per_string_element < 1:
-        raise errors.InvalidArgumentError("sizes and numbers of parts must be positive")
+        raise errors.InvalidArgumentError(
+            "max_partitions, min_slice_size and bytes_per_string_element must be at least 1, got "
+            f"{max_partitions}, {min_slice_size} and {bytes_per_string_element}"
+        )
 
     def partitioner(shape: TensorShape, dtype: Any, **_: Any) -> list[int]:
         sizes = _known_sizes(shape)

@@ -301,7 +301,10 @@ def _shape(message: proto.BundleEntryProto, label: str) -> Shape:
     shape = tuple([dim.size for dim in message.shape.dim])
     huge = regions.count([size or 1 for size in shape]) >= _LARGEST
     if message.shape.unknown_rank or min(shape, default=0) < 0 or len(shape) > _MAX_RANK or huge:
-        raise _MalformedError(f"{label} cannot have the shape {list(shape)}")
+        raise _MalformedError(
+            f"{label} has the shape {list(shape)}: sizes must not be negative, and the rank and "
+            "the number of elements are limited"
+        )
     return shape
 
 

@@ -189,7 +189,7 @@ def _windows(images: Output, size: int, sigma: float) -> Reduce:
 def _per_channel(
     x: Output, y: Output, limit: Output, window: Reduce, k1: float, k2: float
 ) -> tuple[Output, Output]:
-    """Return the similarity, and its factor for contrast and structure; shape (..., channels)."""
+    """Return SSIM and its contrast-structure term for each channel, of shape (..., channels)."""
     low, high = (k1 * limit) ** 2, (k2 * limit) ** 2
     mean_x, mean_y = window(x), window(y)
     product, squares = mean_x * mean_y * 2, mean_x * mean_x + mean_y * mean_y

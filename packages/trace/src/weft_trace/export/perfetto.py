@@ -79,7 +79,7 @@ class _Packets:
         yield from self._counters()
 
     def _slice(self, index: int) -> tuple[bytes, bytes]:
-        """Return the fields of an event, and the names that it uses first."""
+        """Return the encoded event, and the interned names that it introduces."""
         event = self._trace.events[index]
         estimate = " (estimate)" if event["flags"] & Flag.ESTIMATED else ""
         name = self._trace.nodes[event["node"]].name + estimate

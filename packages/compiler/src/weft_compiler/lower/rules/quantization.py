@@ -24,7 +24,7 @@ def _number(value: float) -> Expr:
 
 @dataclass
 class _Range:
-    """A range that contains 0 exactly, or one such range for each channel.
+    """A quantization range in which 0 is exactly representable, per tensor or per channel.
 
     Attributes:
       low, high: its ends.

@@ -160,7 +160,7 @@ def scale_factors(value: Expr, scores: str) -> list[Load]:
 
 
 def substitute_scores(value: Expr, scores: str, bound: float) -> Expr:
-    """Return the operand of a softmax with the product replaced by a number."""
+    """Return an expression with loads of the scores replaced by a bound."""
     return _ScoreReplacement(scores, bound).rewrite_expression(value)
 
 
