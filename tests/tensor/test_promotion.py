@@ -66,7 +66,9 @@ def test_casts_of_the_other_types() -> None:
 
 def test_nothing_is_promoted_between_tensors() -> None:
     assert common_dtype([dtypes.float32, dtypes.float32_ref, np.float32(1)]) is dtypes.float32
-    with pytest.raises(InvalidTypeError, match=r"x and y must .* got float32, float64; nothing"):
+    with pytest.raises(
+        InvalidTypeError, match=r"x and y must .* got float32, float64; tensors are not promoted"
+    ):
         common_dtype([dtypes.float32, dtypes.float64], "x and y")
     with pytest.raises(InvalidTypeError, match="none"):
         common_dtype([])

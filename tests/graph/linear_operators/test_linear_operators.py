@@ -327,7 +327,7 @@ UNDEFINED: dict[str, Callable[[], Any]] = {
         np.ones((3, 1), "f")
     ),
     "requires a non-singular square": lambda: Shaped("float32", **TALL).solve([[1.0], [2.0]]),
-    "otherwise": lambda: Shaped("float32", is_non_singular=False).solve([[1.0], [2.0]]),
+    "exclude this": lambda: Shaped("float32", is_non_singular=False).solve([[1.0], [2.0]]),
     "has no inverse": lambda: Shaped("float32", **TALL).inverse(),
     "no inverse": lambda: Shaped("float32", is_non_singular=False).inverse(),
     "a determinant requires square": lambda: Shaped("float32", **TALL).determinant(),

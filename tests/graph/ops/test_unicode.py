@@ -79,7 +79,7 @@ BAD: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "ids": (
         lambda: unsorted_segment_join("a", 0, 2),
         errors.InvalidArgumentError,
-        "rank 1 at least",
+        "rank at least 1",
     ),
 }
 
@@ -108,7 +108,7 @@ def test_what_is_refused_when_it_runs() -> None:
         (unicode_encode([0xD800], "UTF-8", "strict"), {}, "out of range for Unicode"),
         (unsorted_segment_join(given, ids, 2), {given: ["a"], ids: [2]}, r"in \[0, 2\)"),
         (unsorted_segment_join(given, ids, 2), {given: ["a"], ids: [-1]}, r"in \[0, 2\)"),
-        (unsorted_segment_join(given, ids, 2), {given: ["a"], ids: [0, 1]}, "begin with"),
+        (unsorted_segment_join(given, ids, 2), {given: ["a"], ids: [0, 1]}, "a prefix"),
         (create("UnicodeEncode", [[97], splits], attrs).outputs[0], {splits: [0, 2]}, "ascend"),
     ]
     with Parts() as parts:

@@ -84,7 +84,9 @@ def test_options_of_our_own_are_out_of_the_way() -> None:
     config.experimental.credentials.token = "file"
     fields = proto.ConfigProto.Experimental.DESCRIPTOR.fields
     own = {field.name for field in fields if field.number > 1000}
-    assert own == {"deterministic", "credentials", "jit_check"}
+    assert own == {
+        "deterministic", "credentials", "jit_check", "trace_file", "flight_recorder",
+    }  # fmt: skip
     assert min(field.number for field in fields if field.name in own) > 10000
     assert proto.ConfigProto.FromString(config.SerializeToString()) == config
 

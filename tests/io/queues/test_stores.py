@@ -198,7 +198,7 @@ def test_places_are_used_again() -> None:
         store.add_many(batch, 0, 100)
         store.take_many(99, empty)()
         store.take()
-    assert len(store) == 100 and store._places <= 400
+    assert len(store) == 100 and store._num_slots <= 400
 
 
 def test_idle_stores_give_their_memory_back() -> None:
@@ -206,8 +206,8 @@ def test_idle_stores_give_their_memory_back() -> None:
     store = ShufflingStore(FLOAT, ((),))
     store.add_many((batch,), 0, len(batch))
     store.take_many(len(batch) - 10, empty)()
-    assert store._places < 100
+    assert store._num_slots < 100
     priorities = PriorityStore((dtypes.int64, dtypes.float32), ((), ()))
     priorities.add_many((np.arange(len(batch)), batch), 0, len(batch))
     priorities.take_many(len(batch), empty)()
-    assert priorities._places == 0
+    assert priorities._num_slots == 0
