@@ -157,7 +157,7 @@ class TestRefusals:
             with pytest.raises(errors.InvalidArgumentError, match="not a partial run"):
                 session.partial_run(handle, second, {c: 3.0})
             handle = session.partial_run_setup([first, second], [a, b, c])
-            with pytest.raises(errors.InvalidArgumentError, match="before b:0, c:0 is fed"):
+            with pytest.raises(errors.InvalidArgumentError, match="until b:0, c:0 is fed"):
                 session.partial_run(handle, second, {a: 1.0})
 
     def test_of_setups(self) -> None:
@@ -186,7 +186,7 @@ class TestRefusals:
         with wf.Session() as session:
             session.run(variable.initializer)
             handle = session.partial_run_setup([used, update], [a, b])
-            with pytest.raises(errors.InvalidArgumentError, match="before b:0 is fed"):
+            with pytest.raises(errors.InvalidArgumentError, match="until b:0 is fed"):
                 session.partial_run(handle, update, {a: 1.0})
             assert session.partial_run(handle, [used, update], {a: 1.0, b: 1.0}) == [1.0, 2.0]
 

@@ -139,7 +139,7 @@ def test_a_missing_file_and_a_missing_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "run" / "model-3.data-00001-of-00003").unlink()
     reader = CheckpointReader(str(tmp_path / "run" / "model-3"))
     assert same(reader.get_tensor("table"), script().grid())
-    with pytest.raises(errors.NotFoundError, match=r"data-00001-of-00003 is missing.*holds on0"):
+    with pytest.raises(errors.NotFoundError, match=r"data-00001-of-00003 is missing.*contains on0"):
         reader.get_tensor("on0")
     with pytest.raises(errors.NotFoundError):
         reader.verify()

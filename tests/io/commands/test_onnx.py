@@ -75,7 +75,7 @@ def test_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ([2], "1e1,2", "[-10  -2]"),
         ([1], "3000000000", "of -2147483648 to 2147483647, got '3000000000'"),
         ([1], "inf", "of -2147483648 to 2147483647, got 'inf'"),
-        ([10**6, 10**6], None, "must be given"),
+        ([10**6, 10**6], None, "must be passed"),
     ],
 )
 def test_numbers_of_an_input(

@@ -262,7 +262,7 @@ class TestWhatIsSaved:
         with pytest.raises(ValueError, match="no variables"):
             Saver()
         a, b = Variable(1.0, name="a"), Variable(2.0, name="b")
-        with pytest.raises(ValueError, match="called 'a'"):
+        with pytest.raises(ValueError, match="have the name 'a'"):
             Saver([a, a])
         with pytest.raises(ValueError, match="'x' and as 'y'"):
             Saver({"x": a, "y": a})
