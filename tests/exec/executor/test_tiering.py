@@ -347,7 +347,7 @@ class Candidate:
 account = tiering.Compilation(idle_cores=lambda: True)
 profile = tiering.RegionProfile(account, [wf.exp(wf.placeholder(wf.float32, [4])).op])
 atexit.register(lambda: print("abandoned", profile.history.abandoned))
-tiering._started(account._compile, [(Candidate(), profile)])
+tiering._start_thread(account._compile, [(Candidate(), profile)])
 """
 
 
