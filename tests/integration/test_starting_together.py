@@ -36,7 +36,7 @@ def together(*works):
 
 TAIL = """
 # A session plans one step at a time, and no module that is imported meanwhile has that session.
-planning = ("session/session.py", "master/sessions.py")
+planning = ("session/base.py", "master/sessions.py")
 for line, names in imports.noted.items():
     names = [name for name in names if name.startswith("weft")]
     if names and not line.rpartition(":")[0].endswith(planning):

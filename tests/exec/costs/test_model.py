@@ -432,7 +432,7 @@ def traced(session: wf.Session, fetches: Any, feeds: Any, monkeypatch: Any) -> l
             traces.append(self)
 
     with monkeypatch.context() as patched:
-        patched.setattr("weft_exec.session.session.StepTrace", Kept)
+        patched.setattr("weft_exec.session.base.StepTrace", Kept)
         options = wf.RunOptions(trace_level=wf.RunOptions.FULL_TRACE)
         session.run(fetches, feeds, options=options, run_metadata=wf.RunMetadata())
     return records_of(traces[0])

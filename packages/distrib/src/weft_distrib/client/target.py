@@ -45,9 +45,9 @@ from weft_graph.serialize import graph_pieces, segment_ends
 from weft_tensor import errors
 
 if TYPE_CHECKING:
+    from weft_exec.session.base import BaseSession
     from weft_exec.session.explain import StepReport
     from weft_exec.session.partial import PartialRun, PartialSignature
-    from weft_exec.session.session import BaseSession
     from weft_exec.tracing.consumers import TasksRecording
     from weft_exec.tracing.records import NodeRecord
     from weft_exec.tracing.step_trace import StepTrace

@@ -16,7 +16,7 @@ from weft_graph.ops.session_handles import delete_session_tensor, get_session_te
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_exec.session.session import BaseSession
+    from weft_exec.session.base import BaseSession
     from weft_tensor.dtypes import DType
 
 

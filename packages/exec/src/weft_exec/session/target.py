@@ -24,9 +24,9 @@ from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_exec.costs import CostModel
+    from weft_exec.session.base import BaseSession
     from weft_exec.session.explain import StepReport
     from weft_exec.session.partial import PartialRun, PartialSignature
-    from weft_exec.session.session import BaseSession
     from weft_exec.session.tensor_handle import HandleStore
     from weft_exec.tracing.consumers import TasksRecording
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from weft_exec.session.session import BaseSession
+from weft_exec.session.base import BaseSession
 from weft_graph.ir import thread_stacks
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.default_graph import get_default_graph
