@@ -11,19 +11,17 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from weft_compiler.codegen import blas, interrupt_checks, runtime
+from weft_compiler.codegen import blas, interrupt_checks
 from weft_compiler.codegen.float16 import half_from_bits, half_to_bits
 from weft_compiler.codegen.frames import (
     CHUNKS,
     Capture,
-    free_names,
     parallel_grain,
-    strip_attributes,
-    thunk,
 )
 from weft_compiler.codegen.mathematics.library import ITERATED
 from weft_compiler.codegen.memory import Plan
 from weft_compiler.codegen.options import Options
+from weft_compiler.codegen.parallel_loops import emit_parallel_loop, find_captures
 from weft_compiler.codegen.parallel_split import cut_of
 from weft_compiler.codegen.routine import Operands, ParallelSplit, Routine
 from weft_compiler.codegen.scalars import Scalars
@@ -365,11 +363,11 @@ class Function:
     def _variable(self, name: str, value: Expr) -> None:
         kind = register_type(value.dtype)
         first = self.value(value)
-        slot = self._slot(kind)
+        slot = self.slot(kind)
         self.variables[name] = (slot, value.dtype)
         self.w.do(f"store {kind} {first}, ptr {slot}")
 
-    def _slot(self, kind: str, alignment: str = "") -> str:
+    def slot(self, kind: str, alignment: str = "") -> str:
         """Return the address of stack memory, allocated on function entry."""
         slot = f"%s{len(self.slots)}"
         self.slots.append(f"  {slot} = alloca {kind}{alignment}")
@@ -415,7 +413,7 @@ class Function:
         self.outside[buffer.name] = len(self.groups)
         if address.where == "stack":
             kind = f"[{max(1, buffer.bytes)} x i8]"
-            self.pointers[buffer.name] = self._slot(kind, ", align 64")
+            self.pointers[buffer.name] = self.slot(kind, ", align 64")
             return
         offset = str(address.offset)
         if address.where == "thread":
@@ -488,7 +486,7 @@ class Function:
         indices = (first, last)
         call.emit(inner, Operands(self._dtype_of(call), arguments, sizes, others, indices))
         alone = blas.uses_many_threads(self.w, self.kernel.blas) if call.uses_blas else ""
-        self._emit_parallel_loop(inner, captures, str(cut.units), 1, cut.chunks, alone)
+        emit_parallel_loop(self, inner, captures, str(cut.units), 1, cut.chunks, alone)
 
     def _dtype_of(self, call: Routine) -> DType:
         """Return the element type for which a routine is called."""
@@ -524,93 +522,16 @@ class Function:
         """Emit a parallel loop as a function of its own."""
         high = self.value(loop.extent)
         inner = Function(self.kernel, parallel=True)
-        captures = self._find_captures(loop, inner)
+        captures = find_captures(self, loop, inner)
         inner._emit_in_blocks(loop, "%low", "%high", int(high) if high.isdigit() else None)
-        self._emit_parallel_loop(
-            inner, captures, high, parallel_grain(loop, interrupt_checks.is_innermost(loop)), CHUNKS
+        emit_parallel_loop(
+            self,
+            inner,
+            captures,
+            high,
+            parallel_grain(loop, interrupt_checks.is_innermost(loop)),
+            CHUNKS,
         )
-
-    def _emit_parallel_loop(
-        self,
-        inner: Function,
-        captures: Sequence[Capture],
-        iterations: str,
-        grain: int,
-        chunks: int,
-        unless: str = "",
-    ) -> None:
-        """Emit a call of a function over iterations, by this thread or shared with others.
-
-        Args:
-          inner: the writer of the function.
-          captures: the captured values, which follow the range of iterations as parameters.
-          grain: the minimal number of iterations per thread.
-          chunks: the number of chunks of each thread's part.
-          unless: an operand; if it is true, one thread runs all iterations.
-        """
-        kernel, w = self.kernel, self.w
-        kernel.regions += 1
-        name = f"weft.region{kernel.regions}"
-        parameters = ", ".join(f"{each.kind} %seen{index}" for index, each in enumerate(captures))
-        inner.finish(name, f"i64 %thread, i64 %low, i64 %high, {parameters}")
-        kernel.functions.append(thunk(name, captures))
-        arguments = ", ".join(f"{strip_attributes(each.kind)} {each.value}" for each in captures)
-        serial, together, done = w.label(), w.label(), w.label()
-        single = w.put("icmp eq i64 %threads, 1")
-        single = w.put(f"or i1 {single}, {unless}") if unless else single
-        w.branch(single, serial, together)
-        w.begin(serial)
-        own_base = w.put(f"call i32 @{name}(i64 0, i64 0, i64 {iterations}, {arguments})")
-        w.go(done)
-        w.begin(together)
-        frame = self._slot(f"[{len(captures)} x i64]", ", align 8")
-        for index, each in enumerate(captures):
-            kind, value = strip_attributes(each.kind), each.value
-            if kind == "i1":
-                kind, value = "i8", w.put(f"zext i1 {value} to i8")
-            address = w.put(f"getelementptr i64, ptr {frame}, i64 {index}")
-            w.do(f"store {kind} {value}, ptr {address}, align 8")
-        numbers = f"i64 {iterations}, i64 {grain}, i64 {chunks}, i64 %threads"
-        shared = w.put(
-            f"call i32 @{runtime.PARALLEL_FOR}(ptr @{name}.call, ptr {frame}, {numbers})"
-        )
-        w.go(done)
-        w.begin(done)
-        result = w.put(f"phi i32 [ {own_base}, %{serial} ], [ {shared}, %{together} ]")
-        fine, leaving = w.label(), w.label()
-        w.branch(w.put(f"icmp eq i32 {result}, 0"), fine, leaving)
-        w.begin(leaving)
-        w.do(f"ret i32 {result}")
-        w.begin(fine)
-
-    def _find_captures(self, statement: Statement, inner: Function) -> list[Capture]:
-        """Return the values and buffers that a statement captures.
-
-        `inner` receives them as parameters.
-        """
-        kernel, result = (
-            self.kernel,
-            [Capture("ptr noalias", "%arena"), Capture("ptr", "%interrupt")],
-        )
-        inner.arena, inner.interrupt = "%seen0", "%seen1"
-        inner.pointers.clear()
-        input_names = {b.name for b in (*kernel.program.inputs, *kernel.program.outputs)}
-        for name in free_names(statement, kernel.immediate):
-            here = f"%seen{len(result)}"
-            if name in self.pointers:
-                kind = "ptr noalias nonnull" if name in input_names else "ptr"
-                result.append(Capture(kind, self.pointers[name]))
-                inner.pointers[name] = here
-            elif name in self.variables:
-                slot, dtype = self.variables[name]
-                kind = register_type(dtype)
-                result.append(Capture(kind, self.w.put(f"load {kind}, ptr {slot}")))
-                inner.names[name] = (here, dtype)
-            elif name in self.names:
-                value, dtype = self.names[name]
-                result.append(Capture(register_type(dtype), value))
-                inner.names[name] = (here, dtype)
-        return result
 
     # ---------------------------------------------------------------------------- expressions
 

@@ -163,7 +163,7 @@ class LaunchFunction(Function):
     def _strided_loop(self, first: str, step: str, count: int) -> Iterator[str]:
         """Loop from `first` to `count` in steps of `step`."""
         w = self.w
-        slot = self._slot("i64")
+        slot = self.slot("i64")
         w.do(f"store i64 {first}, ptr {slot}")
         head, body, following, done = w.label(), w.label(), w.label(), w.label()
         w.go(head)
@@ -284,7 +284,7 @@ class LaunchFunction(Function):
         for name, combine in combined.items():
             dtype = full_count[name][1]
             kind = register_type(dtype)
-            slot = self._slot(kind)
+            slot = self.slot(kind)
             self.w.do(f"store {kind} {identity_element(combine, dtype)}, ptr {slot}")
             self.variables[name] = (slot, dtype)
         first = self.w.put(f"zext i32 {self._thread} to i64")
@@ -404,7 +404,7 @@ class LaunchFunction(Function):
                 raise errors.UnimplementedError(
                     f"a thread would need {self._thread_bytes} bytes for {buffer.name}"
                 )
-            self.pointers[buffer.name] = self._slot(f"[{size} x i8]", ", align 16")
+            self.pointers[buffer.name] = self.slot(f"[{size} x i8]", ", align 16")
             return
         position = self._block_bytes
         self._block_bytes += round_up(size)
