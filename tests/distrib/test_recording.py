@@ -168,17 +168,17 @@ def test_a_client_notes_that_another_trace_is_recorded(
     cluster: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     thread = threading.Thread(
-        target=record_trace, args=(cluster[1].target, 1000, tmp_path / "u", 3.0)
+        target=record_trace, args=(cluster[1].target, 20, tmp_path / "u", 200.0)
     )
     thread.start()
     wait_until(lambda: cluster[1]._worker.recording is not None)
     with wf.Graph().as_default():
         y = wf.random_uniform([2])
         with wf.trace(tmp_path / "t"), wf.Session(cluster[1].target) as session:
-            session.run(y)
+            while thread.is_alive():
+                session.run(y)
     assert "lacks the tasks of a session" in caplog.text
     assert len(wf.trace.load(tmp_path / "t").processes) == 1
-    thread.join()
 
 
 def test_steps_bound_the_offset_of_clocks() -> None:

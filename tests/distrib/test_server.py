@@ -676,7 +676,7 @@ def test_state_without_a_task_is_where_it_is_already(target: str, cluster: list[
     with wf.Graph().as_default(), wf.Session(cluster[0].target) as third:
         v = wf.Variable(2.0, name="v")
         with pytest.raises(
-            errors.InvalidArgumentError, match=r"task:0 and .*task:1 have a 'v' each"
+            errors.InvalidArgumentError, match=r"task:0 and .*task:1 each have a 'v'"
         ):
             third.run(v)
 
@@ -716,7 +716,7 @@ def test_partial_runs_over_tasks(target: str, cluster: list[Server]) -> None:
             assert session.partial_run(handle, [], {}) == []
             got = session.partial_run(handle, first, {a: [1.0, k]})
             np.testing.assert_array_equal(got, [2, 2 * k])
-            with pytest.raises(errors.InvalidArgumentError, match="before"):
+            with pytest.raises(errors.InvalidArgumentError, match="until"):
                 session.partial_run(handle, second)
             got = session.partial_run(handle, [second, slope], {b: 3.0})
             np.testing.assert_array_equal(got, [[6, 6 * k], [6, 6]])

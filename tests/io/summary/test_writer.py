@@ -187,7 +187,7 @@ def test_logs_and_runs(tmp_path: Path, events: Events) -> None:
     with summary.FileWriter(tmp_path) as writer:
         writer.add_session_log(log, 3)
         writer.add_run_metadata(metadata, "step 3", 3)
-        with pytest.raises(errors.InvalidArgumentError, match="the tag 'step 3' before"):
+        with pytest.raises(errors.InvalidArgumentError, match="'step 3' were already added"):
             writer.add_run_metadata(metadata, "step 3", 4)
         writer.add_run_metadata(metadata, "step 4", 4)
     logged, first, second = events(tmp_path)

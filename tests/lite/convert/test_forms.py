@@ -174,7 +174,7 @@ def test_a_result_that_is_the_same_everywhere_is_named() -> None:
         x = wf.placeholder(wf.float32, [3], name="x")
         h = wf.nn.relu(x, name="dead")
         converter = Converter(x.graph, [x], [wf.add(wf.tanh(h * 2.0, name="t"), x, name="y")])
-    with pytest.raises(wf.errors.InvalidArgumentError, match=r"\['dead', 'mul', 't'\]; give"):
+    with pytest.raises(wf.errors.InvalidArgumentError, match=r"\['dead', 'mul', 't'\]; pass"):
         converter.convert(calibration=[{"x": value}])
     content = converter.convert(calibration=[{"x": value}], keep_float=["dead", "mul", "t"])
     found = ran(content, x=-value)["y"]

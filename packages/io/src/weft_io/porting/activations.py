@@ -151,7 +151,7 @@ def compare_activations(
       >>> y = wf.nn.relu(wf.add(x, 1.0, name="sum"), name="relu")
       >>> theirs = {"x": [1.0, -3.0], "sum": [3.0, -1.0], "relu": [3.0, 0.0]}  # added 2
       >>> result = wf.porting.compare_activations(wf.Session(), theirs)
-      >>> [match.tensor.name for match in result.differing]
+      >>> [match.tensor.name for match in result.differences]
       ['sum:0']
     """
     if layout not in ("NHWC", "NCHW"):

@@ -270,7 +270,7 @@ class CompiledRegion:
             out = [new() for new in results]
             try:
                 run(*take(inputs), np.array(executions.states, np.uint64), *out, *arrays)
-            except BaseException:  # nothing was drawn, whatever the error
+            except BaseException:  # because nothing was drawn, whatever the error
                 executions.return_unused()
                 raise
             if generated.tells:

@@ -403,7 +403,7 @@ class SpecializationCache(Generic[K, C]):
             if not self._has_failed:
                 _log.warning("%s runs by kernels: %s", name, error)
             self._has_failed = True
-        except Exception as error:  # it may run in the background, where errors are lost
+        except Exception as error:  # because errors in the background are lost
             if self.mode is Mode.NOW:
                 if isinstance(error, errors.OpError):
                     raise
