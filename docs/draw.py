@@ -175,8 +175,8 @@ def imported(package: Path) -> set[str]:
 
 STAGES = {  # title, and the methods whose calls are the way
     "Each Run": [
-        ("weft_exec.session.session", "BaseSession._signature"),
-        ("weft_exec.session.session", "BaseSession._step"),
+        ("weft_exec.session.base", "BaseSession._signature"),
+        ("weft_exec.session.base", "BaseSession._step"),
     ],
     "The first Run of a signature": [("weft_exec.session.planning", "Planner.plan")],
     "Each step": [

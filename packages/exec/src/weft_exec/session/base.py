@@ -1,4 +1,4 @@
-"""What all sessions do: Extend and Run (paper, sections 2 and 4.2).
+"""Base class of sessions: Extend and Run (paper, sections 2 and 4.2).
 
 The signature of a Run (fetches, feeds, targets) is looked up in a cache. On a miss, the graph is
 pruned, optimized and placed, and an executable is derived from it.

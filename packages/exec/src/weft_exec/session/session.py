@@ -1,4 +1,4 @@
-"""`Session` and `InteractiveSession`: sessions as users open them."""
+"""Sessions as users open them: `Session` and `InteractiveSession`."""
 
 from __future__ import annotations
 
