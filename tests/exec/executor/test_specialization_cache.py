@@ -226,6 +226,25 @@ def test_a_size_that_dominates_has_code_of_its_own(
         assert seldom.accrued_seconds == pytest.approx(1.0)
 
 
+def test_a_size_that_varied_in_earlier_processes_shares_code_at_once(
+    caches: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One size may dominate the first steps of a process by chance."""
+    monkeypatch.setenv("WEFT_JIT", "on")
+    monkeypatch.setattr(Eager, "record_kernel_run", lambda *_: None)
+    with wf.Session() as session:
+        run = runner(session, region)
+        for size in (5, 6):
+            run(size)
+        (cache,) = caches
+        often, _ = cache.waiting()
+        often.seconds, often.measurements.seconds = 9.0, 10.0
+        often.measurements.history = History(1, 100, 30.0, varies=True)
+        assert cache.waiting()[0].is_leader
+        cache.compile(often)
+        assert cache.num_compiled() == (2, 0) and not cache.waiting()
+
+
 @UNITS
 def test_without_code_most_runs_by_kernels_do_not_ask_for_it(
     unit: Callable[[Any], Any], caches: list[Any], monkeypatch: pytest.MonkeyPatch

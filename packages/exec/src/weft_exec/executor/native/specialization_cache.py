@@ -42,7 +42,8 @@ _SHARED: Final = 0.1
 """Approximate fraction of the compile time that is left if code of another size is shared."""
 
 _DOMINANT: Final = 0.5
-"""Fraction of the time of all choices from which on one of them gets code of its own first."""
+"""Fraction of the time of all choices from which on one of them gets code of its own first, unless
+its size varied in earlier processes."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -292,7 +293,9 @@ class SpecializationCache(Generic[K, C]):
             return
         key, choice = known_choice
         other_choices: list[C] = []
-        if profile.is_leader and profile.seconds < _DOMINANT * self._measurements.seconds:
+        total = self._measurements
+        varies = total.history.varies or profile.seconds < _DOMINANT * total.seconds
+        if profile.is_leader and varies:
             with self._lock:
                 waiting = [
                     entry for entry in self._waiting.values() if entry.profile is not profile
