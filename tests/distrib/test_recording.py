@@ -175,8 +175,9 @@ def test_a_client_notes_that_another_trace_is_recorded(
     with wf.Graph().as_default():
         y = wf.random_uniform([2])
         with wf.trace(tmp_path / "t"), wf.Session(cluster[1].target) as session:
-            while thread.is_alive():
+            for _ in range(20):
                 session.run(y)
+    thread.join()
     assert "lacks the tasks of a session" in caplog.text
     assert len(wf.trace.load(tmp_path / "t").processes) == 1
 

@@ -24,7 +24,15 @@ from weft_trace import (
     Writer,
     load,
 )
-from weft_trace.chunks import FILE_HEADER, Chunk, ChunkType, encode_chunk, encode_records, pack_rows
+from weft_trace.chunks import (
+    FILE_END,
+    FILE_HEADER,
+    Chunk,
+    ChunkType,
+    encode_chunk,
+    encode_records,
+    pack_rows,
+)
 
 WRITE_FOREVER = """
 import sys
@@ -54,13 +62,15 @@ def test_killed_writer_loses_only_the_last_chunk(tmp_path):
     finally:
         process.send_signal(signal.SIGKILL)
         process.communicate()
-    events = load(path).events
+    trace = load(path)
+    assert any(reason in trace.warnings[0] for reason in ("not closed", "ends inside"))
+    events = trace.events
     assert len(events) >= written - 2 * 32_768
     np.testing.assert_array_equal(events["start"], np.arange(len(events)))
 
 
 def file_of(path, *chunks):
-    path.write_bytes(FILE_HEADER + b"".join([encode_chunk(chunk) for chunk in chunks]))
+    path.write_bytes(FILE_HEADER + b"".join([encode_chunk(chunk) for chunk in chunks]) + FILE_END)
     return path
 
 

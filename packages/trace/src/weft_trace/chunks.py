@@ -8,7 +8,8 @@ A file is a header of 16 bytes and a sequence of chunks; all numbers are little-
                   u32 stored bytes, u32 bytes before compression, u32 rows,
                   i64 first time, i64 last time
 
-A file whose writer was killed ends inside a chunk; all chunks before that one are whole. The
+A file whose writer was killed has no END chunk and may end inside a chunk; all chunks before that
+one are whole. The
 payload of a RECORDS chunk is a JSON object, whose keys are the names of tables and whose values are
 lists of rows. The payload of an EVENTS or SAMPLES chunk is a table of packed columns:
 
@@ -76,6 +77,8 @@ class ChunkType(IntEnum):
     """Copies of the events of the kind STEP, so that a reader of parts finds them."""
     PEAKS = 6
     """The largest samples of the bytes in use of each memory in short intervals."""
+    END = 7
+    """Empty and last: the writer was closed."""
 
 
 class Chunk(NamedTuple):
@@ -115,6 +118,10 @@ def encode_chunk(chunk: Chunk, level: int = 1) -> bytes:
     header = _CHUNK.pack(_MARK, 0, *fields)
     checksum = zlib.crc32(stored, zlib.crc32(header[_CHECKED:]))
     return _CHUNK.pack(_MARK, checksum, *fields) + stored
+
+
+FILE_END: Final = encode_chunk(Chunk(ChunkType.END, 0, 0, 0, b""))
+"""The last bytes of a file that was closed."""
 
 
 def check_file_header(data: bytes, path: str) -> None:

@@ -79,16 +79,19 @@ def load(path: str | os.PathLike[str]) -> Trace:
 class TraceFile:
     """An open trace file, of which parts can be read.
 
+    Args:
+      path: the file.
+      is_growing: True if it is still being written, so that its end is no damage.
     Attributes:
       records: its processes, lanes, nodes, iterations and steps.
-      warnings: where and why parts could not be read. Reading tables may add to it.
 
     Raises: as `load`.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], is_growing: bool = False) -> None:
         self._path = os.fspath(path)
-        self.warnings: list[str] = []
+        self._warnings: list[str] = []
+        self._is_unfinished = False
         with open(path, "rb") as file:
             check_file_header(file.read(16), self._path)
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -96,6 +99,8 @@ class TraceFile:
         self._headers, damage = scan_chunks(self._data)
         if damage:
             self._warn(damage)
+        elif not is_growing:
+            self._is_unfinished = not self._chunks_of_type(ChunkType.END)
         self._check_other_chunks()
         self.records = self._read_records()
 
@@ -104,6 +109,14 @@ class TraceFile:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def warnings(self) -> list[str]:
+        """Where and why parts could not be read so far. Reading tables may add to it."""
+        if not self._is_unfinished:
+            return self._warnings
+        end = f"{self._path}: the recording was not closed, so its last events may be missing"
+        return [*self._warnings, end]
 
     def close(self) -> None:
         """Close the file."""
@@ -224,7 +237,8 @@ class TraceFile:
 
     def _warn(self, damage: Damage) -> None:
         lost = len(self._data) - damage.offset
-        self.warnings.append(
+        self._is_unfinished = False  # the end is lost anyway
+        self._warnings.append(
             f"{self._path}: the last {lost} bytes, from offset {damage.offset}, were not read: "
             f"{damage.reason}"
         )
@@ -286,7 +300,7 @@ class TraceFile:
         if not invalid:
             return table
         valid = is_valid(table)
-        self.warnings.append(
+        self._warnings.append(
             f"{self._path}: {int((~valid).sum())} rows were left out: they refer to records that "
             "the file does not have, or end before they begin"
         )

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from weft_trace.bins import bin_lane, bin_memory, rows_of_events
 from weft_trace.chunks import (
+    FILE_END,
     FILE_HEADER,
     Chunk,
     ChunkType,
@@ -104,7 +105,7 @@ class ServedTrace:
                 part = rows[i : i + _RECORDS]
                 payload = encode_records({name: part})
                 parts.append(encode_chunk(Chunk(ChunkType.RECORDS, len(part), 0, 0, payload)))
-        return b"".join(parts) + _encode_rows(ChunkType.EVENTS, self._steps)
+        return b"".join(parts) + _encode_rows(ChunkType.EVENTS, self._steps) + FILE_END
 
     def events(self, query: _Query) -> bytes | None:
         """Return a trace file with the events and samples of an interval; None: too many."""
@@ -121,6 +122,7 @@ class ServedTrace:
             FILE_HEADER
             + _encode_rows(ChunkType.EVENTS, events)
             + _encode_rows(ChunkType.SAMPLES, samples)
+            + FILE_END
         )
 
     def levels(self, query: _Query) -> bytes:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft_trace.chunks import (
+    FILE_END,
     FILE_HEADER,
     Chunk,
     ChunkType,
@@ -121,6 +122,7 @@ class Writer:
                 self._compact()
                 if self._num_events >= MIN_EVENTS:
                     self._write_overview()
+                self._write(FILE_END)
             finally:
                 os.close(self._file)
                 self._file = -1
@@ -194,7 +196,7 @@ class Writer:
         """
         if self._num_chunks <= 2 * _PARTIAL_CHUNKS:
             return
-        with TraceFile(self._path) as file:
+        with TraceFile(self._path, is_growing=True) as file:
             least = (file.num_events + file.num_samples) // _ROWS + _PARTIAL_CHUNKS
             if self._num_chunks <= 2 * least or file.warnings:
                 return
@@ -233,7 +235,7 @@ class Writer:
                 self._write_rows(kind, np.concatenate(pending), level)
 
     def _write_overview(self) -> None:
-        with TraceFile(self._path) as file:
+        with TraceFile(self._path, is_growing=True) as file:
             overview = file.overview()
             peaks = None
             if file.num_samples >= MIN_SAMPLES:

@@ -1,4 +1,4 @@
-// Built by build.mjs (sources 02a2b6b1e7f507e209a78a255e933fd57af5c5135f066ee2375068c192694cf6).
+// Built by build.mjs (sources f3e284390dd31e247fdfdf4996f68ad13c6021879177b307cd5f2cd0434fb410).
 // src/model/schema.ts
 var ESTIMATED = 1;
 var FAILED = 2;
@@ -1292,7 +1292,9 @@ async function decodeTrace(name, bytes, decoder = decodeHere, progress = () => v
   const { chunks, damage } = listChunks(bytes);
   const lost = (offset, reason) => `${name}: the last ${bytes.length - offset} bytes, from offset ${offset}, were not read: ${reason}`;
   const types = [2 /* EVENTS */, 3 /* SAMPLES */];
-  return decodeChunks(name, chunks, types, { decoder, progress, base, damage, lost });
+  const trace = await decodeChunks(name, chunks, types, { decoder, progress, base, damage, lost });
+  if (trace.warnings.length || chunks.some(({ type }) => type === 7 /* END */)) return trace;
+  return trace.withWarnings([`${name}: the recording was not closed, so its last events may be missing`]);
 }
 async function decodeChunks(name, chunks, types, options) {
   const { base, damage, lost, decoder, progress } = options;

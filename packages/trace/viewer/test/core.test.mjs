@@ -34,7 +34,7 @@ function file(...chunks) {
   const header = Buffer.alloc(16);
   header.write("WEFTTRC\n", "latin1");
   header.writeUInt32LE(2, 8);
-  return new Uint8Array(Buffer.concat([header, ...chunks]));
+  return new Uint8Array(Buffer.concat([header, ...chunks, chunk(7, Buffer.alloc(0))]));
 }
 
 const records = (tables) => chunk(1, Buffer.from(JSON.stringify(tables)));
@@ -109,6 +109,13 @@ test("records of an unknown form are refused, and what comes before is kept", as
   }
 });
 
+test("a recording that was not closed has a warning", async () => {
+  const closed = file(records({ processes: [["p", 1, "h"]] }));
+  const { warnings } = await core.decodeTrace("x", closed.subarray(0, closed.length - 40));
+  assert.match(warnings.join(), /not closed/);
+  assert.deepEqual((await core.decodeTrace("x", closed)).warnings, []);
+});
+
 test("columns that do not fit are damage", async () => {
   for (const payload of [[], [11], [11, 3, 0, 0, 0, 0, 0, 0, 0, 0], [3]]) {
     const trace = await core.decodeTrace("x", file(chunk(2, Buffer.from(payload), { rows: 100 })));
@@ -158,7 +165,7 @@ test("a damaged file is read as far as it is whole", needsTraces, async () => {
   const [{ name }] = truth();
   const bytes = bytesOf(name);
   const whole = await core.decodeTrace(name, bytes);
-  const torn = await core.decodeTrace(name, bytes.subarray(0, bytes.length - 10));
+  const torn = await core.decodeTrace(name, bytes.subarray(0, bytes.length - 50));
   assert.match(torn.warnings[0], /the last \d+ bytes, from offset \d+, were not read: the file ends inside a chunk/);
   assert.ok(torn.columns.count <= whole.columns.count);
   for (let at = 20; at < bytes.length; at += Math.ceil(bytes.length / 40)) {

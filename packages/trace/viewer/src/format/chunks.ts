@@ -16,6 +16,7 @@ export enum ChunkType {
   LEVELS = 4,
   STEPS = 5,
   PEAKS = 6,
+  END = 7,
 }
 
 /** A file, or a part of it, that cannot be read. The message is for the user. */

@@ -64,7 +64,9 @@ export async function decodeTrace(
   const lost = (offset: number, reason: string) =>
     `${name}: the last ${bytes.length - offset} bytes, from offset ${offset}, were not read: ${reason}`;
   const types = [ChunkType.EVENTS, ChunkType.SAMPLES];
-  return decodeChunks(name, chunks, types, { decoder, progress, base, damage, lost });
+  const trace = await decodeChunks(name, chunks, types, { decoder, progress, base, damage, lost });
+  if (trace.warnings.length || chunks.some(({ type }) => type === ChunkType.END)) return trace;
+  return trace.withWarnings([`${name}: the recording was not closed, so its last events may be missing`]);
 }
 
 interface Options {
