@@ -45,7 +45,7 @@ def record_trace(
         raise errors.InvalidArgumentError(f"seconds must be positive, got {seconds}")
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     with open(file, "wb") as stream:  # opened first, so that no recording is lost
-        link = link_to(target, config=config)
+        link = link_to(target, _CONNECT_SECONDS, config)
         try:
             content = link.record(Record(steps, int(seconds * 1000)))
         finally:
@@ -107,5 +107,7 @@ class SessionTasksRecording:
         return self._content or b""
 
 
+_CONNECT_SECONDS: Final = 5.0
+"""Time limit for connecting; shorter than a session's, because the cluster is running already."""
 _BEGIN_MILLISECONDS: Final = 10_000
 """How long to wait until all tasks record."""
