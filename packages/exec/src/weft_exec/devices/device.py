@@ -57,6 +57,18 @@ class Guard(Protocol):
         ...
 
 
+class StreamMarks(Protocol):
+    """Marks in the stream of a device's kernels, between kernels that were enqueued one by one."""
+
+    def add(self) -> None:
+        """Add a mark behind all kernels that are enqueued so far."""
+        ...
+
+    def times(self) -> list[int]:
+        """Wait for the last mark, and return the time of each as a reading of the host's clock."""
+        ...
+
+
 class Device:
     """One device of a session.
 
@@ -142,10 +154,10 @@ class Device:
         """
         return factory(node, self)
 
-    def clock(self) -> Any:
-        """Return a started clock of the device, with a method `nanoseconds()`.
+    def stream_marks(self) -> StreamMarks | None:
+        """Return an empty sequence of marks in the stream of its kernels.
 
-        Return None if the host's clock is accurate enough.
+        Return None if kernels have ended when their functions return.
         """
         return None
 

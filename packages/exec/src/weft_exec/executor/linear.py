@@ -20,6 +20,7 @@ from weft_exec.tracing.step_trace import bytes_of, clock
 from weft_tensor import errors
 
 if TYPE_CHECKING:
+    from weft_exec.devices.device import StreamMarks
     from weft_exec.tracing.programs import SegmentProgram
     from weft_exec.tracing.step_trace import ThreadLog
     from weft_graph.ir.node import Node
@@ -112,7 +113,10 @@ class Segment:
       draws: whether some of them may draw random numbers.
     """
 
-    __slots__ = ("_compounds", "_count", "_program", "devices", "draws", "instructions", "nodes")
+    __slots__ = (
+        "_compounds", "_count", "_marked_device", "_new_marks", "_program", "devices", "draws",
+        "instructions", "nodes",
+    )  # fmt: skip
 
     def __init__(
         self, instructions: Sequence[Instruction], nodes: Sequence[Node], devices: Sequence[str]
@@ -120,6 +124,8 @@ class Segment:
         self.instructions = list(instructions)
         self._count = len(self.instructions)
         self._program: SegmentProgram | None = None
+        self._marked_device = ""
+        self._new_marks: Callable[[], StreamMarks | None] = _no_marks
         # Computed once: a check for an abstract class takes longer than a call.
         self._compounds: Sequence[Compound | None] = tuple(
             [_as_compound(function) for function, *_ in instructions]
@@ -143,7 +149,20 @@ class Segment:
 
     def copy(self) -> Segment:
         """Return a copy with the same instructions."""
-        return Segment(self.instructions, self.nodes, self.devices)
+        segment = Segment(self.instructions, self.nodes, self.devices)
+        segment._marked_device, segment._new_marks = self._marked_device, self._new_marks
+        return segment
+
+    def mark_stream(self, device: str, new_marks: Callable[[], StreamMarks | None]) -> None:
+        """Take the times of a device's kernels from marks in its stream in traced runs.
+
+        Args:
+          device: the name of a device whose kernels end after their functions have returned.
+          new_marks: returns an empty sequence of marks.
+        """
+        self._marked_device, self._new_marks = device, new_marks
+        for inner in self._segments():
+            inner.mark_stream(device, new_marks)
 
     def cancel(self) -> None:
         """End running loops at their next node, and later ones immediately."""
@@ -221,7 +240,10 @@ class Segment:
         program = self._program or self._prepare()
         iteration, sizes = log.iteration, list[int]()
         has_only_static = program.is_static and check is None
-        readings = begin_readings(self.instructions if has_only_static else program.lines)
+        marks = self._new_marks()
+        readings: Any = []
+        if marks is None:
+            readings = begin_readings(self.instructions if has_only_static else program.lines)
         is_native = type(readings) is not list
         try:
             # The native reader reads the clock whenever the loop asks for the next instruction, so
@@ -235,7 +257,7 @@ class Segment:
             elif is_native:
                 _run_lines(readings, slots, sizes, log, check)
             else:
-                _run_lines(program.lines, slots, sizes, log, check, readings.append)
+                _run_lines(program.lines, slots, sizes, log, check, readings.append, marks)
                 readings.append(clock())
         except Exception as error:  # because a kernel may raise anything; the location is added
             # Each instruction reads the clock when it begins, so the last reading belongs to the
@@ -247,6 +269,9 @@ class Segment:
                 raise _closed_error() from error
             raise_located(self._to_op_error(error, self.instructions[position], slots))
         log.runs.append((program, iteration, ready, end_readings(readings), sizes))
+        if marks is not None:
+            marks.add()
+            log.deferred.append(lambda: sizes.extend(marks.times()))
         if len(self.instructions) != self._count:
             raise _closed_error()
 
@@ -256,7 +281,9 @@ class Segment:
 
         load_native_reader(only_if_imported=True)
         nested = [None if part is None else part.call_traced for part in self._compounds]
-        program = SegmentProgram(self.instructions, self.nodes, self.devices, nested)
+        program = SegmentProgram(
+            self.instructions, self.nodes, self.devices, nested, self._marked_device
+        )
         self._program = program
         return program
 
@@ -302,16 +329,20 @@ def _run_lines(
     log: ThreadLog,
     check: Check | None,
     append: Callable[[int], None] | None = None,
+    marks: StreamMarks | None = None,
 ) -> None:
     """Run the lines of a `SegmentProgram`.
 
     Args:
       sizes: receives the bytes of results without static sizes.
       append: receives a reading of the clock before each line, unless iterating over them reads it.
+      marks: receives a mark before each line.
     """
     for function, take, slot, dead, kind in lines:
         if append is not None:
             append(clock())
+        if marks is not None:
+            marks.add()
         if kind == 0:  # the sizes of the results are known
             slots[slot] = function(*take(slots))
         elif kind == 1:
@@ -327,6 +358,10 @@ def _run_lines(
         if dead:
             for i in dead:
                 slots[i] = None
+
+
+def _no_marks() -> None:
+    """Return None, because kernels have ended when their functions return."""
 
 
 def _as_compound(function: Callable[..., Any]) -> Compound | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft_exec.devices.device import Device
+from weft_exec.devices.device import Device, StreamMarks
 from weft_exec.executor.by_kernels import KernelFallback
 from weft_exec.executor.derivation import Placement
 from weft_exec.executor.kernel_errors import describe, raise_located, to_op_error
@@ -274,8 +274,10 @@ class RegionCall(Compound):
     def call_traced(self, log: ThreadLog, check: Check | None, *inputs: Any) -> None:
         """Run and record each kernel; members of a function share its time."""
         (slots,) = inputs
-        device_clock = self._device.clock()
+        marks = self._device.stream_marks()
         call = self._traced_call or self._prepare_call()
+        if marks is not None:
+            marks.add()
         started = clock()
         if call(slots, lambda slots: self._members.run_traced(slots, log, check)):
             ended = clock()
@@ -285,13 +287,12 @@ class RegionCall(Compound):
                 readings[0], readings[-1] = started, ended
                 log.runs.append((generated, log.iteration, 0, readings, ()))
                 return
-            if device_clock is not None:  # ends when earlier work in the stream has ended
-                nanoseconds = device_clock.nanoseconds()
-                ended = clock()
-                started = ended - nanoseconds
-            program = self._program or self._prepare()
+            program = self._program or self._prepare("" if marks is None else self._device.name)
             times = array("q", (started, ended))
             log.runs.append((program, log.iteration, 0, times, ()))
+            if marks is not None:
+                marks.add()
+                log.deferred.append(lambda: _take_times(times, marks))
 
     def _prepare_call(self) -> RegionCall:
         """Return the same call of a function that records the times of its kernels, if it can."""
@@ -302,11 +303,11 @@ class RegionCall(Compound):
         self._traced_call = call
         return call
 
-    def _prepare(self) -> SharedProgram:
+    def _prepare(self, lane: str) -> SharedProgram:
         from weft_exec.costs.shares import time_fractions
 
         region = self._region
-        event = region_event(region.node, region.members, self._device.name)
+        event = region_event(region.node, region.members, self._device.name, lane)
         program = SharedProgram(event, time_fractions(region.members).values(), region.outputs)
         self._program = program
         return program
@@ -437,6 +438,13 @@ def _join_branches(side: bool, predicate: Any, *values: Any) -> tuple[Any, np.in
     """Return the outputs of a Merge, which selects input 1 if the predicate is `side`."""
     index = int(bool(predicate) == side)
     return values[index], np.int32(index)
+
+
+def _take_times(times: Any, marks: StreamMarks) -> None:
+    """Replace the readings around a call by those of the device, which begins later."""
+    start, end = marks.times()
+    times[0] = max(times[0], start)
+    times[1] = max(times[0], end)
 
 
 def _read(state: Any) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 
 from weft_exec.gpu.base_device import BaseGpuDevice
 from weft_exec.gpu.properties import peak
+from weft_exec.tracing.step_trace import clock
 from weft_graph.ir.compiled_function import Roofline
 
 _SECONDS: Final = 0.1
@@ -72,21 +73,31 @@ def _roofline(device: BaseGpuDevice) -> Roofline:
     return Roofline(2 * source.nbytes / max(seconds, 1e-9), single, double, source_text)
 
 
-class Clock:
-    """Clock of the GPU time of the work that is enqueued after its creation."""
+class GpuMarks:
+    """Events in the kernels' stream, whose times are read after the step."""
 
     def __init__(self, device: BaseGpuDevice) -> None:
         self._device = device
-        with device.active():
-            self._begun = device.xp.cuda.Event()
-            self._begun.record()
+        self._events: list[Any] = []
 
-    def nanoseconds(self) -> int:
-        """Wait for the enqueued work, and return its time by the GPU's clock."""
+    def add(self) -> None:
+        """Add a mark behind all kernels that are enqueued so far."""
+        device = self._device
+        with device.active():
+            event = device.xp.cuda.Event()
+            event.record()
+        self._events.append(event)
+
+    def times(self) -> list[int]:
+        """Wait for the last mark, and return the time of each as a reading of the host's clock.
+
+        The clocks are compared by one more event, whose time is known to some microseconds.
+        """
         cuda = self._device.xp.cuda
         with self._device.active():
-            ended = cuda.Event()
-            ended.record()
-            ended.synchronize()
-            milliseconds: float = cuda.get_elapsed_time(self._begun, ended)
-            return round(milliseconds * 1e6)
+            self._events[-1].synchronize()
+            before, last = clock(), cuda.Event()
+            last.record()
+            last.synchronize()
+            now = (before + clock()) // 2
+            return [now - round(cuda.get_elapsed_time(event, last) * 1e6) for event in self._events]

@@ -9,7 +9,7 @@ from weft_exec.devices.device import KernelFactory, KernelFunction
 from weft_exec.gpu.base_device import BaseGpuDevice
 from weft_exec.gpu.compiled import GpuGenerator, make_launcher
 from weft_exec.gpu.launch import launch_on_gpu
-from weft_exec.gpu.measure import Clock
+from weft_exec.gpu.measure import GpuMarks
 from weft_exec.gpu.products import matmul_of
 from weft_exec.gpu.step_graphs import replace_by_graphs
 
@@ -36,12 +36,16 @@ class GpuDevice(BaseGpuDevice):
         """The matrix product: CuPy's, or cuBLAS called directly while a graph is captured."""
         return matmul_of(self)
 
-    def clock(self) -> Clock:
-        """Return a clock that uses GPU events."""
-        return Clock(self)
+    def stream_marks(self) -> GpuMarks:
+        """Return an empty sequence of events in the kernels' stream."""
+        return GpuMarks(self)
 
     def graphed(self, segment: Segment) -> None:
-        """Replace the instructions of a segment by CUDA graphs, if that is safe and enabled."""
+        """Replace the instructions of a segment by CUDA graphs, if that is safe and enabled.
+
+        Traced runs read the times of its kernels from the GPU's clock.
+        """
+        segment.mark_stream(self.name, self.stream_marks)
         replace_by_graphs(self, segment)
 
     def code_generator(self, inner: DeviceCodeGenerator) -> CodeGenerator:

@@ -286,6 +286,9 @@ class Collector:
             rows["flags"][:, num_events - 1] |= np.uint8(Flag.FAILED)
         rows["node"] = nodes
         _set_column(rows, "lane", [lane for _, lane, _ in runs])
+        for column, event in enumerate(program.events):
+            if event.lane:
+                rows["lane"][:, column] = self._lane(LaneKind.DEVICE, event.lane, event.lane)
         _set_column(rows, "step", [step for _, _, step in runs])
         _set_column(rows, "iteration", [self._iteration(run[1]) for run, _, _ in runs])
         _set_times(rows, decoded)

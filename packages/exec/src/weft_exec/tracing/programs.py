@@ -46,6 +46,7 @@ class Event(NamedTuple):
       members: the nodes that it computes if it is not a single node.
       name, op: of a generated kernel or a compiled loop.
       estimated: True if its times are shares of a measured time.
+      lane: name of the device whose lane shows it; "" for the thread's lane.
     """
 
     kind: int
@@ -55,6 +56,7 @@ class Event(NamedTuple):
     name: str = ""
     op: str = ""
     estimated: bool = False
+    lane: str = ""
 
 
 class Decoded(NamedTuple):
@@ -146,8 +148,14 @@ class SegmentProgram(Program):
     """Instructions that run one after the other, with a reading before each and after the last.
 
     An instruction whose results have no static sizes adds the bytes of each of its outputs to the
-    sizes.
+    sizes. If a device's kernels end after their functions have returned, the times of marks in its
+    stream follow, one for each reading: a kernel begins when it was launched and the kernels before
+    it have ended.
 
+    Args:
+      instructions, nodes, devices: of the segment.
+      nested: the traced function of each instruction that has segments, else None.
+      marked_device: the device with marks; "" for none.
     Attributes:
       lines: the instructions with their kind; the list is emptied to cancel them.
       is_static: True if all instructions are of the kind STATIC.
@@ -159,6 +167,7 @@ class SegmentProgram(Program):
         nodes: Sequence[Node],
         devices: Sequence[str],
         nested: Sequence[Callable[..., Any] | None],
+        marked_device: str = "",
     ) -> None:
         self.lines: list[tuple[Callable[..., Any], Any, Any, tuple[int, ...], int]] = []
         events: list[Event] = []
@@ -184,13 +193,17 @@ class SegmentProgram(Program):
                 for output_slot in _slots(slot):
                     slots[output_slot] = len(events), column
                 columns.append((previous, column, sizes))
-                events.append(Event(_KERNEL, node, device))
+                lane = device if device == marked_device else ""
+                events.append(Event(_KERNEL, node, device, lane=lane))
                 self.lines.append((function, take, slot, dead, kind))
             for cleared in dead:
                 if cleared in slots:
                     freed.setdefault(slots[cleared][0], []).append(column)
         self.events = tuple(events)
-        self.is_static = all(line[4] == STATIC for line in self.lines)
+        self.is_static = not marked_device and all(line[4] == STATIC for line in self.lines)
+        self._marked = np.flatnonzero([event.lane != "" for event in events])
+        self._first_mark = self.width + self.num_sizes
+        self.num_sizes += self.width if marked_device else 0
         self._starts = np.array([start for start, _, _ in columns], np.intp)
         self._ends = np.array([end for _, end, _ in columns], np.intp)
         self._size_columns = [sizes for _, _, sizes in columns]
@@ -252,6 +265,9 @@ class SegmentProgram(Program):
         start, end = readings[:, self._starts], readings[:, self._ends]
         if not len(self.events):
             return Decoded(start, end, start, start, start)
+        if len(self._marked):
+            start, end = start.copy(), end.copy()
+            self._take_marks(readings[:, self._first_mark :], start, end)
         waits = np.where(self._waits < 0, ready[:, None], readings[:, self._waits])
         begin_times = np.maximum.reduceat(waits, self._offsets, axis=1)
         outputs = np.broadcast_to(self._static_outputs, start.shape)
@@ -266,6 +282,15 @@ class SegmentProgram(Program):
             for index, column in self._dynamic_inputs:
                 inputs[:, index] += readings[:, column]
         return Decoded(start, end, np.minimum(begin_times, start), np.maximum(inputs, -1), outputs)
+
+    def _take_marks(self, marks: Readings, start: Readings, end: Readings) -> None:
+        """Replace the times of a device's kernels by those of its marks, where they are known."""
+        columns = self._marked
+        begun = np.maximum(start[:, columns], marks[:, self._starts[columns]])
+        ended = np.maximum(begun, marks[:, self._ends[columns]])
+        is_known = marks[:, -1:] > 0
+        start[:, columns] = np.where(is_known, begun, start[:, columns])
+        end[:, columns] = np.where(is_known, ended, end[:, columns])
 
     def buffers(self, readings: Readings, decoded: Decoded) -> Buffers | None:
         """See the base class."""
@@ -310,7 +335,10 @@ class SharedProgram(Program):
         members, device = event.members, event.device
         self.events = (
             event,
-            *[Event(_KERNEL, member, device, estimated=True) for member in members],
+            *[
+                Event(_KERNEL, member, device, estimated=True, lane=event.lane)
+                for member in members
+            ],
         )
         self.width = 2
         self._bounds = np.concatenate([[0.0, 1.0], np.cumsum([*shares])])
@@ -451,9 +479,9 @@ def take_readings() -> tuple[GeneratedProgram, Any] | None:
 _KERNEL, _REGION, _GENERATED = 2, 3, 4
 
 
-def region_event(node: Node, members: Sequence[Node], device: str) -> Event:
+def region_event(node: Node, members: Sequence[Node], device: str, lane: str = "") -> Event:
     """Return the event of a region."""
-    return Event(_REGION, node, device, tuple(members))
+    return Event(_REGION, node, device, tuple(members), lane=lane)
 
 
 def loop_event(name: str, members: Sequence[Node], device: str) -> Event:

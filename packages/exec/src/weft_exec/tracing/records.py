@@ -59,9 +59,10 @@ def records_of(trace: StepTrace) -> list[NodeRecord]:
     """Return the executions of nodes that a step recorded in this process."""
     records: list[NodeRecord] = []
     for log in list(trace.logs.values()):
+        spans = log.spans  # first, since this completes the runs
         for run in log.runs:
             records += _run_records(Run(*run), log)
-        for span in log.spans:
+        for span in spans:
             records += _span_records(span, log)
     return records
 

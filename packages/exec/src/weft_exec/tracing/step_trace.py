@@ -141,10 +141,13 @@ class ThreadLog:
       iteration: the iteration that the thread is in.
       runs: its executions of programs.
       phases: its phases as the kind, the name, the start and the end; `spans` contains them too.
+      deferred: functions that add times to `runs` that are known only after the step, such as those
+        of a GPU. `spans` calls them.
     """
 
     __slots__ = (
-        "_spans", "ident", "iteration", "name", "native_id", "phases", "runs", "spill", "spilled",
+        "_spans", "deferred", "ident", "iteration", "name", "native_id", "phases", "runs", "spill",
+        "spilled",
     )  # fmt: skip
 
     def __init__(self, spill: Callable[[ThreadLog], None] | None) -> None:
@@ -155,6 +158,7 @@ class ThreadLog:
         self.iteration: LoopIteration | None = None
         self.runs: list[Any] = []
         self.phases: list[tuple[int, str, int, int]] = []
+        self.deferred: list[Callable[[], None]] = []
         self._spans: list[Span] = []
         self.spill = spill
         self.spilled = 0
@@ -162,6 +166,9 @@ class ThreadLog:
     @property
     def spans(self) -> list[Span]:
         """Its other records."""
+        deferred, self.deferred = self.deferred, []
+        for complete in deferred:
+            complete()
         if self.phases:
             self._spans += [_phase_span(*phase) for phase in self.phases]
             self.phases.clear()
