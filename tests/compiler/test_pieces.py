@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
@@ -41,14 +42,20 @@ def layers(count: int, first: str = "x") -> Program:
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The compiled modules, without caches on disk or of earlier tests."""
+    """The modules that this thread compiles, without caches on disk or of earlier tests.
+
+    A thread of a session of an earlier test may still compile in the background.
+    """
     monkeypatch.setenv("WEFT_CACHE", "off")
     cache.directory.cache_clear()
     texts: list[str] = []
     object_code = native.object_code
 
+    this_thread = threading.get_ident()
+
     def counted(text: str, *rest: Any) -> bytes:
-        texts.append(text)
+        if threading.get_ident() == this_thread:
+            texts.append(text)
         return object_code(text, *rest)
 
     monkeypatch.setattr(native, "object_code", counted)

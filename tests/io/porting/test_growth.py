@@ -47,7 +47,7 @@ def test_scope_that_grows_faster_than_its_work_is_named():
         lambda size: build(size, wait=lambda size: (size / 256) ** 6 / 1000),
         batch,
         [256, 512],
-        steps=3,
+        steps=10,
         tolerance=4,
     )
     named = {(d.quantity, d.scope) for d in growth.departures}

@@ -50,7 +50,9 @@ def build(folder: Path, levels: Sequence[InstructionSetLevel]) -> int:
             if text not in paths:
                 paths[text] = folder / file_of(name, text, level)
                 if not paths[text].exists():
-                    paths[text].write_bytes(object_code(text, level.target))
+                    partial = paths[text].with_suffix(".partial")
+                    partial.write_bytes(object_code(text, level.target))
+                    partial.replace(paths[text])  # whole, for processes that load it meanwhile
     for path in set(folder.glob("*.o")).difference(paths.values()):
         path.unlink()
     return sum(path.stat().st_size for path in paths.values())
