@@ -308,6 +308,28 @@ def test_time_between_steps_and_buffers_are_recorded(tmp_path: Path) -> None:
     assert len(buffers) and (buffers["output_bytes"] >= 4096).all()
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_value_is_in_memory_until_its_last_user_has_ended(tmp_path: Path, threads: int) -> None:
+    """With several threads, nodes that take long are scheduled one by one."""
+    x = wf.random_uniform([300, 300], name="x")
+    first = wf.matmul(x, x, name="first")
+    second = wf.matmul(first, first, name="second")
+    third = wf.matmul(second, x, name="third")
+    last = wf.matmul(third, first, name="last")
+    config = wf.ConfigProto(inter_op_parallelism_threads=threads)
+    config.graph_options.optimizer_options.global_jit_level = wf.OptimizerOptions.OFF
+    trace = recorded(tmp_path / "t", wf.reduce_sum(last, name="total"), config=config)
+
+    def time(kind: Kind, name: str, column: str) -> int:
+        (row,) = events(trace, kind, name)
+        return int(row[column])
+
+    assert time(Kind.BUFFER, "first", "start") == time(Kind.KERNEL, "first", "end")
+    assert time(Kind.BUFFER, "first", "end") >= time(Kind.KERNEL, "last", "end")
+    until = time(Kind.BUFFER, "second", "end")
+    assert time(Kind.KERNEL, "third", "end") <= until <= time(Kind.KERNEL, "last", "end")
+
+
 def test_the_name_is_also_the_trace_of_a_matrix() -> None:
     with wf.Session() as session:
         assert session.run(wf.trace([[1.0, 2.0], [3.0, 4.0]])) == 5.0

@@ -148,8 +148,8 @@ class WhileLoop(Compound):
     def _run(
         self,
         slots: Slots,
-        test: Callable[[Slots], None],
-        body: Callable[[Slots], None],
+        test: Callable[[Slots], Any],
+        body: Callable[[Slots], Any],
         begin: Callable[[int], None] | None = None,
     ) -> None:
         variables, following, pred, dead_slots = (
@@ -219,7 +219,7 @@ class LoopCall(Compound):
         self._skips = 0
         self._program: SharedProgram | None = None
 
-    def __call__(self, slots: Slots, run: Callable[[Slots], None] | None = None) -> bool:
+    def __call__(self, slots: Slots, run: Callable[[Slots], Any] | None = None) -> bool:
         """Run the loop.
 
         Args:

@@ -200,7 +200,8 @@ class Driver:
                 raise context.cancellation.error
             between = None if context.deadline is None else self._check
             ready = self._machine.ready_time(token)
-            token[0].segment.run_traced(token[1].slots, log, between, ready)
+            escaping = token[0].segment.run_traced(token[1].slots, log, between, ready)
+            self._machine.watch_releases(token, *escaping)
         finally:
             running.check = before
             log.iteration = None

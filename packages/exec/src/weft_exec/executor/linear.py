@@ -226,13 +226,15 @@ class Segment:
 
     def run_traced(
         self, slots: Slots, log: ThreadLog, check: Check | None = None, ready: int = 0
-    ) -> None:
+    ) -> tuple[Sequence[int], list[int]]:
         """Run all instructions, and record a reading of the clock before and after each.
 
         Args:
           log: of the current thread.
           check: called before the first instruction and after each, if it is not None.
           ready: when the segment could have started, as a reading of the clock; 0 for now.
+        Returns: the slots of results that others use, and a list whose last elements are the times
+          at which they are released; 0 for now.
         Raises: OpError: a kernel failed, or what `check` raised.
         """
         if check is not None:
@@ -269,11 +271,13 @@ class Segment:
                 raise _closed_error() from error
             raise_located(self._to_op_error(error, self.instructions[position], slots))
         log.runs.append((program, iteration, ready, end_readings(readings), sizes))
+        sizes += [0] * len(program.escaping)
         if marks is not None:
             marks.add()
             log.deferred.append(lambda: sizes.extend(marks.times()))
         if len(self.instructions) != self._count:
             raise _closed_error()
+        return program.escaping, sizes
 
     def _prepare(self) -> SegmentProgram:
         """Return the meaning of the readings of a traced run."""

@@ -88,6 +88,10 @@ class StepMachines:
         """Return the reading of the clock at which an entry became ready; 0 if unknown."""
         return self._machines[token[0].part].ready_time(token)
 
+    def watch_releases(self, token: Token, slots: Sequence[int], times: list[int]) -> None:
+        """See `TracedStepMachine`."""
+        self._machines[token[0].part].watch_releases(token, slots, times)
+
     def take_error(self) -> errors.OpError:
         """Return the first failure and clear it."""
         first, *_ = [machine.take_error() for machine in self._machines]

@@ -203,7 +203,7 @@ class RegionCall(Compound):
         ]
         return Layout(work, self._slots.__getitem__, {}, self._results).segment(block_of(steps))
 
-    def __call__(self, slots: Slots, run: Callable[[Slots], None] | None = None) -> bool:
+    def __call__(self, slots: Slots, run: Callable[[Slots], Any] | None = None) -> bool:
         """Compute the results by the function; if it fails, find the failing member.
 
         Args:
@@ -324,7 +324,7 @@ class RegionCall(Compound):
         return (self._members,)
 
     def _run_timed(
-        self, by_kernels: KernelFallback, slots: Slots, run: Callable[[Slots], None]
+        self, by_kernels: KernelFallback, slots: Slots, run: Callable[[Slots], Any]
     ) -> None:
         started = time.thread_time()
         run(slots)
@@ -369,7 +369,7 @@ class RegionCall(Compound):
             line=node.line or None,
         )
 
-    def _explain(self, error: Exception, slots: Slots, run: Callable[[Slots], None]) -> None:
+    def _explain(self, error: Exception, slots: Slots, run: Callable[[Slots], Any]) -> None:
         """Raise the error of the failing member, or of the compiler if no member fails.
 
         A function raises UnimplementedError for values that only kernels support. If the results of

@@ -14,7 +14,7 @@ it nor an earlier one has work left.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -243,6 +243,9 @@ class StepMachine:
     def ready_time(self, token: Token) -> int:
         """Return the reading of the clock at which an entry became ready; 0 if unknown."""
         return 0
+
+    def watch_releases(self, token: Token, slots: Sequence[int], times: list[int]) -> None:
+        """Do nothing; see `TracedStepMachine`."""
 
     def take_error(self) -> errors.OpError:
         """Return the first failure and clear it."""
@@ -542,18 +545,39 @@ class StepMachine:
 
 
 class TracedStepMachine(StepMachine):
-    """A ready queue that records when entries became ready."""
+    """A ready queue that records when entries became ready and when values are released."""
 
-    __slots__ = ("_ready_times",)
+    __slots__ = ("_ready_times", "_watched")
 
     def __init__(self, plan: StepPlan, slots: Slots) -> None:
         self._ready_times: dict[tuple[int, int], int] = {}
+        self._watched: dict[tuple[int, int], tuple[list[int], int]] = {}
         super().__init__(plan, slots)
 
     def ready_time(self, token: Token) -> int:
         """Return the reading of the clock at which an entry became ready."""
         entry, iteration = token
         return self._ready_times.pop((entry.index, iteration.serial), 0)
+
+    def watch_releases(self, token: Token, slots: Sequence[int], times: list[int]) -> None:
+        """Store in the last elements of `times` when each of some slots is released."""
+        serial = token[1].serial
+        for position, slot in enumerate(slots, len(times) - len(slots)):
+            self._watched[serial, slot] = times, position
+
+    def close(self) -> None:
+        """Release all values; see the base class."""
+        for times, position in self._watched.values():
+            times[position] = clock()
+        self._watched.clear()
+        super().close()
+
+    def _release_slots(self, entry: Entry, iteration: Iteration) -> None:
+        for slot in entry.shared:
+            if iteration.uses[slot] == 1 and (iteration.serial, slot) in self._watched:
+                times, position = self._watched.pop((iteration.serial, slot))
+                times[position] = clock()
+        super()._release_slots(entry, iteration)
 
     def _make_ready(self, entry: Entry, iteration: Iteration) -> None:
         self._ready_times[entry.index, iteration.serial] = clock()

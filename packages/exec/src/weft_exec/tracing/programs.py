@@ -148,7 +148,8 @@ class SegmentProgram(Program):
     """Instructions that run one after the other, with a reading before each and after the last.
 
     An instruction whose results have no static sizes adds the bytes of each of its outputs to the
-    sizes. If a device's kernels end after their functions have returned, the times of marks in its
+    sizes. The times at which others have released its results follow, 0 if they are unknown. If a
+    device's kernels end after their functions have returned, the times of marks in its
     stream follow, one for each reading: a kernel begins when it was launched and the kernels before
     it have ended.
 
@@ -159,6 +160,7 @@ class SegmentProgram(Program):
     Attributes:
       lines: the instructions with their kind; the list is emptied to cancel them.
       is_static: True if all instructions are of the kind STATIC.
+      escaping: the slots of results that other segments use.
     """
 
     def __init__(
@@ -173,7 +175,7 @@ class SegmentProgram(Program):
         events: list[Event] = []
         columns: list[tuple[int, int, tuple[int, ...]]] = []
         slots: dict[int, tuple[int, int]] = {}  # from slot to its event and the index in `sizes`
-        freed: dict[int, list[int]] = {}
+        freed: dict[int, int] = {}  # from slot to the column in which it is cleared
         self.width = len(instructions) + 1
         column = 0
         for (function, take, slot, dead), node, device, compound in zip(
@@ -198,18 +200,18 @@ class SegmentProgram(Program):
                 self.lines.append((function, take, slot, dead, kind))
             for cleared in dead:
                 if cleared in slots:
-                    freed.setdefault(slots[cleared][0], []).append(column)
+                    freed[cleared] = column
         self.events = tuple(events)
         self.is_static = not marked_device and all(line[4] == STATIC for line in self.lines)
-        self._marked = np.flatnonzero([event.lane != "" for event in events])
-        self._first_mark = self.width + self.num_sizes
-        self.num_sizes += self.width if marked_device else 0
         self._starts = np.array([start for start, _, _ in columns], np.intp)
         self._ends = np.array([end for _, end, _ in columns], np.intp)
         self._size_columns = [sizes for _, _, sizes in columns]
-        self._freed = freed
         self._prepare_inputs()
         self._prepare_outputs()
+        self._prepare_lifetimes({slot: index for slot, (index, _) in slots.items()}, freed)
+        self._marked = np.flatnonzero([event.lane != "" for event in events])
+        self._first_mark = self.width + self.num_sizes
+        self.num_sizes += self.width if marked_device else 0
 
     def _prepare_inputs(self) -> None:
         """Find the events that each event waits for, and the sizes of what it reads."""
@@ -256,9 +258,23 @@ class SegmentProgram(Program):
             for index, node in enumerate(nodes)
             if node is not None and node.outputs and node.traits.view is None and _owns_memory(node)
         ]
-        self._lifetimes = np.array(
-            [max(self._freed.get(index, [self.width - 1])) for index in self._owners], np.intp
-        )
+
+    def _prepare_lifetimes(self, slots: Mapping[int, int], freed: Mapping[int, int]) -> None:
+        """Find the columns of the times at which each event's results are released.
+
+        Args:
+          slots: the event of each slot.
+          freed: the column of slots that an instruction clears.
+        """
+        owners = set(self._owners)
+        self.escaping = [slot for slot in slots if slots[slot] in owners and slot not in freed]
+        columns: dict[int, list[int]] = {}
+        for slot, index in slots.items():
+            columns.setdefault(index, []).append(freed.get(slot, self.width - 1))
+        for column, slot in enumerate(self.escaping, self.width + self.num_sizes):
+            columns[slots[slot]].append(column)
+        self.num_sizes += len(self.escaping)
+        self._releases = [columns.get(index, [self.width - 1]) for index in self._owners]
 
     def decode(self, readings: Readings, ready: Readings) -> Decoded:
         """See the base class."""
@@ -301,7 +317,7 @@ class SegmentProgram(Program):
         if not len(large):
             return None
         events = [self._owners[index] for index in large]
-        ends = readings[:, self._lifetimes[large]]
+        ends = np.stack([readings[:, self._releases[i]].max(axis=1) for i in large], axis=1)
         return Buffers(events, decoded.end[:, events], ends, sizes[:, large])
 
     def sizes(self, readings: Readings, position: int) -> tuple[int, ...]:
