@@ -1,12 +1,12 @@
 """Measure what recording a trace costs, and how long large traces take to open.
 
-    python benchmarks/trace.py [--tensorflow PYTHON] [--viztracer PYTHON]
+    python benchmarks/trace.py [--tensorflow PYTHON] [--torch PYTHON] [--viztracer PYTHON]
     python benchmarks/trace.py --open FOLDER [--events 1 10 100]
 
 Each row of the first table is a program in a process of its own, which runs blocks of steps without
 and with a trace in turn; the figures are medians of the blocks. "rest" is what ending the recording
 takes, per step: rows are made and written on another thread, and ending waits for it. TensorFlow's
-FULL_TRACE keeps its records in memory; viztracer writes a file.
+FULL_TRACE keeps its records in memory; PyTorch's profiler (Kineto) and viztracer write a file.
 
 `--open` writes synthetic traces of some million events to a folder unless they are there, and opens
 each in headless Chromium, which draws in software: as one page, and by `weft trace open`. Times are
@@ -64,6 +64,8 @@ def list_subjects(arguments: argparse.Namespace) -> Iterator[Subject]:
     if arguments.tensorflow:
         command = [arguments.tensorflow, program, "tensorflow"]
         yield Subject("TensorFlow FULL_TRACE", command)
+    if arguments.torch:
+        yield Subject("PyTorch profiler", [arguments.torch, str(PROGRAMS / "trace_torch.py")])
     if arguments.viztracer:
         command = [arguments.viztracer, str(PROGRAMS / "trace_viztracer.py")]
         yield Subject("viztracer", command, programs=("chain",))
@@ -223,6 +225,7 @@ def main() -> Any:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--tensorflow", help="an interpreter that has TensorFlow")
+    parser.add_argument("--torch", help="an interpreter that has PyTorch")
     parser.add_argument("--viztracer", help="an interpreter that has viztracer")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--open", type=Path, metavar="FOLDER", help="measure opening instead")
