@@ -120,7 +120,7 @@ def unsupported_reason(node: Node) -> str:
             return "it returns no values, or only routes them"
         if names & {"resource", "variant"}:
             return "it reads or returns a handle"
-        if traits.stateful and not generator.draws(node):
+        if traits.stateful and not generator.uses_rng(node):
             return "it has state"
     why = generator.unsupported_reason(node)
     if not why.startswith("there is no lowering rule"):

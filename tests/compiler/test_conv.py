@@ -142,7 +142,7 @@ def test_gradients_by_the_filter_of_all_kinds(dtype: str, cpu: str) -> None:
         ("rows=5", "rows=6", "y needs 60 elements, but has 50"),
         ("taps_x=1", "taps_x=0", "sizes of at least 1"),
         ("stride_y=1", "stride_y=-1", "sizes of at least 0"),
-        ("at 0", "at x[0, 0]", "an int64 that loads nothing"),
+        ("at 0", "at x[0, 0]", "a number must be an int64"),
     ],
 )
 def test_calls_that_are_wrong(old: str, new: str, said: str) -> None:

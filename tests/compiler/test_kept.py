@@ -234,16 +234,16 @@ def test_sizes_share_code_that_was_on_the_disk(
     """A size that was never met has the code of those that were, in another process too."""
     sizes = [region("a", sums, (n, 3)) for n in (2, 3)]
     first = LlvmGenerator().generate(sizes[0])
-    assert LlvmGenerator().generate(sizes[1], like=[first]).shares
+    assert LlvmGenerator().generate(sizes[1], like=[first]).is_shape_polymorphic
     del first
     gc.collect()
     compiled: list[str] = []
     monkeypatch.setattr(native, "object_code", lambda text, *_: compiled.append(text))
     found = LlvmGenerator().find(sizes[1])
-    assert found is not None and found.shares
+    assert found is not None and found.is_shape_polymorphic
     made = LlvmGenerator().generate(region("b", sums, (7, 3)), like=[found])
     x = np.arange(21, dtype=np.float32).reshape(7, 3)
-    assert made.shares and not compiled
+    assert made.is_shape_polymorphic and not compiled
     np.testing.assert_allclose(computed(made, x, x / 2)[0], 2 * np.exp(x / 2).sum(1), rtol=1e-6)
 
 

@@ -87,7 +87,7 @@ def test_a_pass_that_breaks_a_program_is_found() -> None:
 
     broken = Pass("broken", "Break a program.", drop_allocations)
     assert str(broken(parse(TEXT)).remarks[0]) == "broken: t: not applied, no 1"
-    with pytest.raises(errors.InternalError, match="'t' is no output"):
+    with pytest.raises(errors.InternalError, match="'t' must be an output"):
         Pipeline(broken).run(parse(TEXT), check=True)
 
 
@@ -211,7 +211,7 @@ def test_a_pass_runs_in_a_process(module: str) -> None:
     ("text", "message"),
     [
         ("program p(", "line 1 of the program"),
-        (TEXT.replace("t[j]", "t[j + 1]"), "and the dimension has 8 elements"),
+        (TEXT.replace("t[j]", "t[j + 1]"), "but the dimension has 8 elements"),
     ],
 )
 def test_a_wrong_program_is_refused(

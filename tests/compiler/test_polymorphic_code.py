@@ -71,12 +71,12 @@ def run(generated: Any, rows: int) -> np.ndarray:
 def test_two_sizes_make_code_for_all_between_the_verified_ones(lowered: list[Any]) -> None:
     generator, request = LlvmGenerator(), request_of(20)
     code = generator.generate(request, other_choices=[with_numbers(request, (33, 7))])
-    assert code.shares
+    assert code.is_shape_polymorphic
     count = len(lowered)
     for rows in (3, 17, 20, 33, 100):
         other = with_numbers(request, (rows, 7))
         found = generator.instance(other, [code])
-        assert found is not None and found.shares
+        assert found is not None and found.is_shape_polymorphic
         run(found, rows)
     assert len(lowered) == count
     limits = code.polymorphic.limits if code.polymorphic else (0, 0)
@@ -195,7 +195,7 @@ def test_code_for_all_sizes_is_found_on_the_disk(lowered: list[Any]) -> None:
     count = len(lowered)
     for rows in (5, 64):
         found = LlvmGenerator().find(with_numbers(request_of(rows), (rows, 7)))
-        assert found is not None and found.shares
+        assert found is not None and found.is_shape_polymorphic
         run(found, rows)
     assert len(lowered) == count
 

@@ -102,7 +102,7 @@ def test_a_generated_loop_computes() -> None:
     x = np.array([1.0, 2.0], np.float32)
     given = [
         x if request.whole.enters[at].outputs[0].dtype == wf.float32 else np.array(0, np.int32)
-        for at in generated.takes
+        for at in generated.input_positions
     ]
     out = [np.empty(shape, dtype.numpy) for dtype, shape in generated.results]
     generated(*given, *out)

@@ -63,7 +63,7 @@ def test_weft_lite_has_the_same_thread_pool() -> None:
 
 @pytest.mark.parametrize("triple", TRIPLES)
 def test_every_target_compiles_the_ir(triple: str) -> None:
-    target = Target(triple, "", "", alone=True)
+    target = Target(triple, "", "", freestanding=True)
     text = runtime.text(target)
     assert ("pthread_create" in text) == runtime.has_threads(target)
     assert "weft_pause()\ndeclare" not in text
@@ -165,7 +165,7 @@ def test_object_code_of_the_ir_runs(triple: str, emulator: str, tmp_path: Path) 
         missing.append("zig")
     if missing:
         pytest.skip(f"not installed: {missing}")
-    target = Target(triple, "", "", alone=True)
+    target = Target(triple, "", "", freestanding=True)
     image, program = tmp_path / "runtime.o", str(tmp_path / "calls")
     image.write_bytes(object_code(runtime.text(target), target))
     flags = ["-std=gnu11", "-O1", "-Wall", f"-I{SOURCES}", "-lpthread"]

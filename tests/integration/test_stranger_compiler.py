@@ -18,7 +18,7 @@ from weft_stranger.compiler import COMPILER, HypotCompiler
 import weft as wf
 from weft import errors
 from weft_exec.executor import compilers
-from weft_exec.executor.compilers import Claim, Offer, register_compiler
+from weft_exec.executor.compilers import CompileOffer, RegionClaim, register_compiler
 from weft_exec.executor.region import Region
 from weft_graph.ir.registry import Registry
 
@@ -42,7 +42,7 @@ def compiler(graph: wf.Graph) -> HypotCompiler:
 
 
 def without_compilers(run: Callable[[], Any]) -> Any:
-    """Return the results of a run by kernels."""
+    """Return the results of a run with kernels."""
     compilers._compilers = Registry("compiler")  # the fixture puts back what was there
     return run()
 
@@ -243,7 +243,7 @@ def test_a_greedy_compiler_gets_what_those_before_it_leave(compiler: HypotCompil
     seen: list[str] = []
 
     class Late:
-        def claim(self, offer: Offer) -> list[Claim]:
+        def claim(self, offer: CompileOffer) -> list[RegionClaim]:
             seen.extend([node.name for node in offer.nodes])
             return []
 
@@ -388,7 +388,7 @@ def test_a_compiler_may_decline_late(compiler: HypotCompiler) -> None:
 
 def test_a_compiler_that_fails_to_choose(compiler: HypotCompiler) -> None:
     class Broken:
-        def claim(self, offer: Offer) -> list[Claim]:
+        def claim(self, offer: CompileOffer) -> list[RegionClaim]:
             raise LookupError("lost")
 
     register_compiler("broken", Broken())

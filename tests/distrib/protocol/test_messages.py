@@ -71,7 +71,7 @@ def test_a_small_message_does_not_unfold_into_a_large_one() -> None:
     builder.StartObject(len(slots))
     builder.PrependUOffsetTRelativeSlot(slots.index("feeds"), names, 0)
     builder.Finish(builder.EndObject())
-    with pytest.raises(errors.DataLossError, match="referenced too often"):
+    with pytest.raises(errors.DataLossError, match="too many fields refer"):
         decode(messages.Signature, bytes(builder.Output()))
 
 
@@ -105,10 +105,10 @@ class Outer:
 
 REASONS = {
     r"it has only \d+ bytes",
-    r"the offset \d+ leads out of \d+ bytes",
+    r"the offset \d+ points outside of \d+ bytes",
     "its table of fields is out of bounds",
     r"\d+ bytes exceed the message",
-    "no UTF-8: invalid start byte",
+    "a string is not UTF-8: invalid start byte",
     r"a list of \d+ is longer than the message",
 }
 

@@ -146,7 +146,7 @@ def test_a_client_that_gives_up_while_its_session_is_made(server: Server) -> Non
 def test_answers_of_tasks_that_do_not_fit() -> None:
     reply = Reply()
     reply((), encode(messages.Found([1, 0])))
-    with pytest.raises(errors.DataLossError, match="answered for 2 of 3"):
+    with pytest.raises(errors.DataLossError, match="must report on 3 resources, got 2"):
         homes._receive_locations(DeviceParts("ps", 0, 0), reply, WaitLimit(0), 3)
     with pytest.raises(errors.DeadlineExceededError, match=r"/job:ps.* did not report"):
         homes._receive_locations(DeviceParts("ps", 0, 0), Reply(), WaitLimit(1), 3)

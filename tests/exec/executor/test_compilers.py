@@ -16,7 +16,7 @@ import weft as wf
 from weft import errors
 from weft_exec.devices.device import Device
 from weft_exec.executor import compilers
-from weft_exec.executor.compilers import Claim, Offer, register_compiler
+from weft_exec.executor.compilers import CompileOffer, RegionClaim, register_compiler
 from weft_exec.executor.memory_budget import MemoryBudget, StepMemory
 from weft_exec.executor.priority import sort_by_priority
 from weft_exec.executor.region import Region
@@ -46,7 +46,7 @@ class Chains:
         self.in_place = self.keeps_all = False
         self.wrong: Callable[[tuple[Any, ...]], Any] | None = None
 
-    def claim(self, offer: Offer) -> Iterable[Claim]:
+    def claim(self, offer: CompileOffer) -> Iterable[RegionClaim]:
         taken: set[Node] = set()
         fetched = set(offer.step.fetches)
         for node in offer.nodes:
@@ -60,18 +60,18 @@ class Chains:
             if len(chain) > 1:
                 taken.update(chain)
                 last_output = chain[-1].outputs[0]
-                yield Claim(
+                yield RegionClaim(
                     chain,
                     lambda region, device: self._make(region, device, offer),
                     (lambda nbytes, out=last_output: 2 * nbytes(out)) if self.in_place else None,
                 )
 
-    def _fits(self, node: Node, first: Node, offer: Offer) -> bool:
+    def _fits(self, node: Node, first: Node, offer: CompileOffer) -> bool:
         if not node.traits.elementwise or node not in offer.nodes:
             return False
         return not node.control_inputs and offer.where(node) == offer.where(first)
 
-    def _make(self, region: Region, device: Device, offer: Offer) -> Callable[..., Any]:
+    def _make(self, region: Region, device: Device, offer: CompileOffer) -> Callable[..., Any]:
         self.regions.append(region)
         functions = [
             (node, list(node.inputs), offer.place(node)[1].make(node, device))
@@ -122,9 +122,9 @@ def test_functions_that_threads_share_run_where_the_step_is_driven(
         return run
 
     class Products:
-        def claim(self, offer: Offer) -> Iterable[Claim]:
+        def claim(self, offer: CompileOffer) -> Iterable[RegionClaim]:
             products = [node for node in offer.nodes if node.type == "MatMul"]
-            return [Claim([node], product, shares=shares) for node in products]
+            return [RegionClaim([node], product, is_multithreaded=shares) for node in products]
 
     register_compiler("products", Products())
     x, y = (wf.placeholder(wf.float32, [4, 4]) for _ in range(2))
@@ -484,10 +484,10 @@ class Picks:
     def __init__(self, *names: str) -> None:
         self._names = names
 
-    def claim(self, offer: Offer) -> Iterable[Claim]:
+    def claim(self, offer: CompileOffer) -> Iterable[RegionClaim]:
         by_name = {node.name: node for node in offer.step.graph.nodes}
         members = [by_name[name] for name in self._names]
-        return [Claim(members, lambda region, device: lambda *inputs: None)]
+        return [RegionClaim(members, lambda region, device: lambda *inputs: None)]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from weft_compiler.lower import region
 from weft_compiler.lower.values import compute_value
 from weft_compiler.native import cache
 from weft_exec.executor import compilers, executable
-from weft_exec.executor.compilers import Claim
+from weft_exec.executor.compilers import RegionClaim
 from weft_exec.executor.native import clustering, regions, specialization_cache, tiering
 from weft_exec.executor.native.function import CompiledRegion
 from weft_exec.executor.native.tiering import Compilation, TierUpPolicy
@@ -769,7 +769,7 @@ class _TestSines:
     """A compiler that claims each Sin separately."""
 
     def claim(self, offer: Any) -> Any:
-        return [Claim([node], _sine) for node in offer.nodes if node.type == "Sin"]
+        return [RegionClaim([node], _sine) for node in offer.nodes if node.type == "Sin"]
 
 
 @pytest.mark.parametrize("name", ["another", "stranger"])
@@ -804,7 +804,7 @@ def test_explain_tells_what_is_compiled_and_why_the_rest_is_not(
         text = str(report)
         assert "to be compiled: 2 nodes in 1 region\n  mul: Tanh, Mul\n" in text
         assert "by kernels: Cholesky 1: there is no lowering rule for Cholesky" in text
-        assert "by kernels: Exp 1: no scope or option asks for it" in text
+        assert "by kernels: Exp 1: compilation of it was not requested" in text
         monkeypatch.setenv("WEFT_JIT", "off")
         assert "compiled" not in str(session.explain(z, [x]))
     assert not generated

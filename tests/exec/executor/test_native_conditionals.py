@@ -87,7 +87,7 @@ def test_a_step_with_conditionals_and_gradients_is_one_function(
 
     with caplog.at_level(logging.INFO, "weft_exec.executor.native"):
         _both_ways(monkeypatch, run)
-    assert not caplog.records  # nothing ran by kernels
+    assert not caplog.records  # nothing ran with kernels
 
 
 def test_the_gradient_of_conditionals_in_conditionals_is_in_their_function(

@@ -31,12 +31,12 @@ def running(monkeypatch: pytest.MonkeyPatch) -> list[Compiled]:
     call = Compiled.__call__
 
     def note(self: Compiled, *arrays: Any) -> None:
-        if self.long:
+        if self.is_long_running:
             found.append(self)
         try:
             call(self, *arrays)
         finally:
-            if self.long:
+            if self.is_long_running:
                 found.remove(self)
 
     monkeypatch.setattr(Compiled, "__call__", note)

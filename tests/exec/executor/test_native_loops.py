@@ -224,7 +224,7 @@ def test_what_a_compiled_loop_pushed_kernels_pop(monkeypatch: pytest.MonkeyPatch
     def only_forward(whole: Any) -> str:
         backward = any(node.type == "StackPopV2" for node in whole.nodes)
         tried.append(whole.loop.frame.name)
-        return "this one runs by kernels" if backward else unsupported_reason(whole)
+        return "this one runs with kernels" if backward else unsupported_reason(whole)
 
     monkeypatch.setattr(loop_support, "unsupported_loop_reason", only_forward)
     with wf.Graph().as_default():

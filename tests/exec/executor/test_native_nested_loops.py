@@ -197,7 +197,7 @@ def test_kernels_and_compiled_loops_share_stacks(
     def half(whole: Any) -> str:
         backward = any(node.type == "StackPopV2" for node in whole.nodes)
         other = backward is (compiled == "forward")
-        return "this one runs by kernels" if other else unsupported_reason(whole)
+        return "this one runs with kernels" if other else unsupported_reason(whole)
 
     feeds = [_feeds(), _feeds((3, 1, 1, 0, 6), 5)]
     want = _results(PROGRAMS[name], feeds, "off", monkeypatch)
@@ -331,7 +331,7 @@ def test_explain_says_why_a_loop_is_no_whole(monkeypatch: pytest.MonkeyPatch) ->
         nested = wf.gradients(_varying(places), [places["w"]])
         report = session.explain(nested, list(places.values()))
         assert len(report.compiled) >= 2
-        assert not report.loops
+        assert not report.loop_rejections
 
         def turn(i: Any, v: Any) -> Any:
             kept = wf.unique(wf.cast(v, wf.int32))[0]
@@ -339,6 +339,6 @@ def test_explain_says_why_a_loop_is_no_whole(monkeypatch: pytest.MonkeyPatch) ->
 
         last = wf.while_loop(lambda i, _: i < 3, turn, [0, places["w"]])[1]
         report = session.explain(last, [places["w"]])
-    (why,) = report.loops.values()
+    (why,) = report.loop_rejections.values()
     assert "Unique" in why
-    assert f"no whole loop: {next(iter(report.loops))}: {why}" in str(report)
+    assert f"no whole loop: {next(iter(report.loop_rejections))}: {why}" in str(report)

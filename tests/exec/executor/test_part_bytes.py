@@ -319,8 +319,11 @@ TRANSFER = {"tensor_name": "x", "send_device": "a", "recv_device": "b"}
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (graph_with("_Arg", {"T": wf.float32, "index": 0, "shape": ()}, 2), "has the index 0, too"),
-        (graph_with("_Fetch", {"T": wf.float32, "index": 3}, 2), "has the index 3, too"),
+        (
+            graph_with("_Arg", {"T": wf.float32, "index": 0, "shape": ()}, 2),
+            "the index 0 is used by another",
+        ),
+        (graph_with("_Fetch", {"T": wf.float32, "index": 3}, 2), "the index 3 is used by another"),
         (graph_with("_Fetch", {"T": wf.float32, "index": 3}, waits=True), "has control edges"),
         (graph_with("_Send", {"T": wf.float32, **TRANSFER, "tensor_name": b"\xff"}), "not text"),
         (
@@ -337,7 +340,7 @@ TRANSFER = {"tensor_name": "x", "send_device": "a", "recv_device": "b"}
         ),
         (backwards("Neg"), "it precedes its input 'one'"),
         (backwards("NoOp"), "it precedes its input 'one'"),
-        (graph_with("NoOp", {"_used": (1,)}), "_used must be places among its 0 outputs"),
+        (graph_with("NoOp", {"_used": (1,)}), "_used must be indices of its 0 outputs"),
         (graph_with("NoOp", {"_used": 1}), "_used must be a list of integers"),
     ],
 )

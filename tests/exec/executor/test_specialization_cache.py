@@ -120,7 +120,7 @@ def test_first_shapes_have_code_and_others_run_by_kernels(
         assert cache.num_compiled() == (16, 0)
     assert lines() == [
         "is compiled for 16 combinations of shapes, which is the maximum; "
-        "other shapes run by kernels"
+        "other shapes run with kernels"
     ]
 
 
@@ -288,10 +288,10 @@ class Code:
     """Code of a choice.
 
     Attributes:
-      shares, threads: as of `Generated`.
+      is_shape_polymorphic, threads: as of `Generated`.
     """
 
-    shares = False
+    is_shape_polymorphic = False
     threads = 1
 
 
@@ -355,7 +355,7 @@ def test_slower_code_is_dropped_for_its_kernels(
         assert function([]) == 3
     assert cache.lookup(3, NotImplemented) is None
     assert cache.num_compiled() == (0, 1)
-    assert lines() == ["is faster by kernels"]
+    assert lines() == ["is faster with kernels"]
 
 
 @pytest.mark.parametrize("mode", [Mode.ON, Mode.FIRST])
@@ -372,7 +372,7 @@ def test_a_refused_choice_stays_with_kernels_alone(
             cache.compile_now(key, [])
     assert cache.lookup(-1, NotImplemented) is None
     assert cache.lookup(1, NotImplemented)([]) == 1
-    assert lines() == ["runs by kernels: it is negative"]
+    assert lines() == ["runs with kernels: it is negative"]
 
 
 def test_failures_of_the_compiler_are_logged_once(
@@ -382,7 +382,7 @@ def test_failures_of_the_compiler_are_logged_once(
     binding.error = ValueError("no registers are left")
     cache = cache_of(binding, Mode.FIRST)
     assert cache.compile_now(-1, []) is cache.compile_now(-2, []) is None
-    assert lines() == ["cannot be compiled, and runs by kernels"]
+    assert lines() == ["cannot be compiled, and runs with kernels"]
 
 
 def test_refused_choices_are_dropped_before_code_in_use(caches: list[Any]) -> None:

@@ -32,7 +32,7 @@ STARTUP = 0.5
 
 @dataclass
 class Region:
-    """A region of a simulated program: seconds of a run by kernels and compiled, and its price.
+    """A region of a simulated program: seconds of a run with kernels and compiled, and its price.
 
     Attributes:
       kept: seconds of compiling whose objects are on the disk.

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 import weft as wf
 from weft_graph.ir.node import Node
 from weft_graph.passes import StepGraph, prune
-from weft_graph.passes.flow import needs_of
+from weft_graph.passes.flow import dependencies_of
 from weft_graph.passes.memory import MemoryEstimate, estimate_memory, static_bytes
 from weft_graph.passes.memory_order import order_for_memory
 from weft_tensor.allocator import cpu_allocator
@@ -110,7 +110,7 @@ def test_an_order_that_needs_less() -> None:
 
 def in_order(order: list[Node], nodes: list[Node]) -> bool:
     place = {node: i for i, node in enumerate(order)}
-    return all(place[need] < place[node] for node in nodes for need in needs_of(node))
+    return all(place[need] < place[node] for node in nodes for need in dependencies_of(node))
 
 
 def test_state_keeps_its_order() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 import weft as wf
 from weft_graph.passes import prune
-from weft_graph.passes.flow import needs_of
+from weft_graph.passes.flow import dependencies_of
 from weft_graph.passes.memory import MemoryLimits, Values, static_bytes
 from weft_graph.passes.run_ahead import _earliest_indices, limit_run_ahead
 
@@ -44,7 +44,7 @@ def worst_peak(nodes: list[Any], fetches: Any, ahead: Any) -> int:
     done: set[Any] = set()
     waiting, live, most = list(nodes), 0, 0
     while waiting:
-        ready = [node for node in waiting if all(need in done for need in needs_of(node))]
+        ready = [node for node in waiting if all(need in done for need in dependencies_of(node))]
         node = max(ready, key=ahead)
         waiting.remove(node)
         done.add(node)

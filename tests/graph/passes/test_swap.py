@@ -14,7 +14,7 @@ import weft as wf
 from weft_exec.executor.priority import sort_by_priority
 from weft_graph.ir.step_graph import reachable
 from weft_graph.passes import StepGraph, prune
-from weft_graph.passes.flow import needs_of
+from weft_graph.passes.flow import dependencies_of
 from weft_graph.passes.max_tree import MaxTree
 from weft_graph.passes.memory import MemoryLimits, estimate_memory
 from weft_graph.passes.swap import swap_to_host
@@ -63,7 +63,7 @@ def test_what_is_too_much_waits_on_the_host() -> None:
     step.graph.check_integrity()
     nodes = step.live_nodes()
     place = {node: i for i, node in enumerate(nodes)}
-    assert all(place[need] < place[node] for node in nodes for need in needs_of(node))
+    assert all(place[need] < place[node] for node in nodes for need in dependencies_of(node))
     outs = [node for node in nodes if node.name.endswith("/swapped_out")]
     backs = [node for node in nodes if node.name.endswith("/swapped_in")]
     assert len(outs) + 1 == len(backs) == count  # what is fed is on the host
@@ -99,7 +99,7 @@ def peak_with_slow_copies(nodes: list[Any]) -> int:
     live: set[Any] = set()
     most = 0
     while waiting:
-        ready = [node for node in waiting if all(need in done for need in needs_of(node))]
+        ready = [node for node in waiting if all(need in done for need in dependencies_of(node))]
         node = min(ready, key=lambda node: node.name.endswith("/swapped_out"))
         waiting.remove(node)
         done.add(node)

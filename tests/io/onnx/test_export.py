@@ -276,9 +276,7 @@ def test_all_that_is_missing_is_named_at_once() -> None:
     z = wf.placeholder(wf.float32, [2], name="z")
     with (
         wf.Session() as session,
-        pytest.raises(
-            errors.InvalidArgumentError, match=r"requires .y., .z., which are in no feeds"
-        ),
+        pytest.raises(errors.InvalidArgumentError, match=r"requires .y., .z., which are not fed"),
     ):
         wf.onnx.export(x + y * z, x, session)
 

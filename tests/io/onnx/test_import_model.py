@@ -234,7 +234,7 @@ def test_functions_do_not_unfold_without_end() -> None:
 @pytest.mark.parametrize(
     ("node", "match"),
     [
-        (helper.make_node("Split", ["x"], ["y"], num_outputs=10**9), "Split gives 1 to"),
+        (helper.make_node("Split", ["x"], ["y"], num_outputs=10**9), "Split supports 1 to"),
         (
             helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[10**5] * 2, dilations=[2, 2]),
             "taps",
@@ -382,7 +382,7 @@ def test_errors_name_the_node() -> None:
             [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Abs", ["x"], ["y"])],
             "several values have the name 'y'",
         ),
-        ([helper.make_node("Relu", [], ["y"])], "Relu requires its input 0"),
+        ([helper.make_node("Relu", [], ["y"])], "Relu lacks its required input 0"),
         ([helper.make_node("Concat", ["x", "x"], ["y"], axis=7)], "axis"),
         ([helper.make_node("Unsqueeze", ["x"], ["y"], axes=[0, 3])], r"among 3, got \[0, 3\]"),
         ([helper.make_node("Unsqueeze", ["x"], ["y"], axes=[-4, 0])], r"among 3, got \[-4, 0\]"),

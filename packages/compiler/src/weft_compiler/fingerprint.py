@@ -195,7 +195,7 @@ class _LoopParts:
                 tensor_list.use.name,
                 [self._order[node] for node in tensor_list.nodes],
             )
-        self._say([self._order[node] for node in loop.draws])
+        self._say([self._order[node] for node in loop.rng_nodes])
         return self._parts
 
     def _say(self, *what: object) -> None:

@@ -78,7 +78,8 @@ class Compiled:
     """A native program that computes some nodes.
 
     Attributes:
-      takes, draws, tells, results, updates, long, bounded, shares, enter, enter_briefly: as in
+      input_positions, rng_nodes, reports_rng_use, results, updates, is_long_running, is_bounded,
+        is_shape_polymorphic, enter, enter_briefly: as in
         `weft_graph.ir.code_generators.Generated`.
       program: the compiled program.
       origin: returns `made`.
@@ -89,30 +90,30 @@ class Compiled:
     def __init__(
         self,
         program: NativeProgram,
-        takes: Sequence[int],
+        input_positions: Sequence[int],
         artifact: Callable[[], CompiledArtifact],
         updates: Sequence[int] = (),
-        draws: Sequence[Node] = (),
+        rng_nodes: Sequence[Node] = (),
         size: int | None = None,
-        tells: bool = False,
+        reports_rng_use: bool = False,
         polymorphic: PolymorphicCode | None = None,
     ) -> None:
         self.program = program
         self.polymorphic = polymorphic
-        self.tells = tells
+        self.reports_rng_use = reports_rng_use
         self.origin = artifact
         self._size = size
         # A polymorphic program receives its size as input.
         self._first = () if size is None else (np.array(size, np.int64),)
-        self.takes: Sequence[int] = tuple(takes)
-        self.draws: Sequence[Node] = tuple(draws)
+        self.input_positions: Sequence[int] = tuple(input_positions)
+        self.rng_nodes: Sequence[Node] = tuple(rng_nodes)
         self.updates: Sequence[int] = tuple(updates)
         outputs = program.program.outputs
         outputs = outputs[: len(outputs) - len(self.updates)]
         self.results: Sequence[tuple[DType, Shape]] = [b.array_type for b in outputs]
-        self.long = program.work.statements >= _LONG and not updates
-        self.bounded = program.work.bounded
-        self.shares = size is not None
+        self.is_long_running = program.work.statements >= _LONG and not updates
+        self.is_bounded = program.work.is_bounded
+        self.is_shape_polymorphic = size is not None
         self._receive: Callable[[Any], None] | None = None
         self.enter: Callable[..., Any] = self._sized_function(program.enter)
         input_buffers = len(program.program.inputs) - len(program.program.constants)
@@ -179,12 +180,12 @@ class Compiled:
         """Return the same program with a separate interrupt flag; see `Generated`."""
         copy = Compiled(
             self.program.copy(),
-            self.takes,
+            self.input_positions,
             self.origin,
             self.updates,
-            self.draws,
+            self.rng_nodes,
             self._size,
-            self.tells,
+            self.reports_rng_use,
             self.polymorphic,
         )
         copy._receive = self._receive
@@ -207,10 +208,10 @@ class Compiled:
 
 
 class _Lowering:
-    """Tests of which nodes can be lowered; see `Choosing`."""
+    """Tests of which nodes can be lowered; see `CompileSupport`."""
 
     def unsupported_reason(self, subject: Node | Subgraph) -> str:
-        """Return why a node or a loop should run by kernels, or ""; see `Choosing`."""
+        """Return why a node or a loop should run with kernels, or ""; see `CompileSupport`."""
         if isinstance(subject, Node):
             return unsupported_reason(subject) or kernel_preference_reason(subject)
         return "only single nodes are compiled, not whole loops"
@@ -232,19 +233,19 @@ class _Lowering:
         """Return True if a node returns the value of its input, a variable; see `CodeGenerator`."""
         return reads_state(node)
 
-    def draws(self, node: Node) -> bool:
+    def uses_rng(self, node: Node) -> bool:
         """Return True if a node uses a random stream that it receives as an input.
 
         See `CodeGenerator`.
         """
         return node.op_def.traits.random and rule_of(node.type) is not None
 
-    def needs_value(self, node: Node) -> Sequence[int]:
+    def value_dependent_inputs(self, node: Node) -> Sequence[int]:
         """Return the positions of the inputs whose values the code depends on, such as axes."""
         return known_operands(node)
 
     def repays(self, node: Node) -> bool:
-        """Return True if compiling a node on its own pays; see `Choosing`."""
+        """Return True if compiling a node on its own pays; see `CompileSupport`."""
         return is_worth_compiling(node)
 
 
@@ -458,7 +459,9 @@ class LoopCompiler(_RequestCompiler[LoopRequest]):
                 or (is_computable(enter.outputs[0].dtype) and not enter.outputs[0].dtype.is_ref)
             )
         ]
-        return Compiled(program, takes, artifact, draws=loop.draws, size=size, polymorphic=code)
+        return Compiled(
+            program, takes, artifact, rng_nodes=loop.rng_nodes, size=size, polymorphic=code
+        )
 
 
 class LlvmGenerator(_Lowering):
@@ -475,7 +478,7 @@ class LlvmGenerator(_Lowering):
         self._loops = LoopCompiler()
 
     def unsupported_reason(self, subject: Node | Subgraph) -> str:
-        """Return why a node or a loop should run by kernels, or ""; see `Choosing`."""
+        """Return why a node or a loop should run with kernels, or ""; see `CompileSupport`."""
         if isinstance(subject, WholeLoop):
             from weft_compiler.lower.loop_support import unsupported_loop_reason
 
@@ -633,7 +636,7 @@ def _adapt_to_callers(code: PtxCode, request: RegionRequest) -> PtxCode:
     updates = _updated_inputs(request)
     return code._replace(
         takes=_passed_inputs(request),
-        draws=rng_nodes(request.members),
+        rng_nodes=rng_nodes(request.members),
         updates=updates,
         results=code.results[: len(code.results) - len(updates)],
     )

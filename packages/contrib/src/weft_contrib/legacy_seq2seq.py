@@ -265,7 +265,9 @@ def attention_decoder(
     Source: Vinyals et al. 2014.
     """
     if not decoder_inputs or num_heads < 1:
-        raise errors.InvalidArgumentError("an input and an attention head are required")
+        raise errors.InvalidArgumentError(
+            "attention_decoder requires at least one input and one attention head"
+        )
     states = convert_to_tensor(attention_states)
     if states.shape[2].value is None:
         raise errors.InvalidArgumentError(f"Shape[2] of attention_states must be known: {states}")

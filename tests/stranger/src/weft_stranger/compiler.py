@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from weft_exec.devices.device import Device
-from weft_exec.executor.compilers import Claim, Offer, register_compiler
+from weft_exec.executor.compilers import CompileOffer, RegionClaim, register_compiler
 from weft_exec.executor.region import Region
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.scalar import Scalar, applications
@@ -57,7 +57,7 @@ class HypotCompiler:
         self.calls = 0
         self.specialised = 0
 
-    def claim(self, offer: Offer) -> Iterable[Claim]:
+    def claim(self, offer: CompileOffer) -> Iterable[RegionClaim]:
         """Claim the nodes that can be computed with each hypotenuse."""
         hypots = [node for node in offer.nodes if node.type == "StrangerHypot"]
         free = set(offer.nodes) if hypots else set()
@@ -65,7 +65,7 @@ class HypotCompiler:
             if node in free and _can(node) and offer.place(node)[0].type == "CPU":
                 members = _around(node, free, offer)
                 free -= members
-                yield Claim(list(members), self.compile, _peak_bytes(members, offer))
+                yield RegionClaim(list(members), self.compile, _peak_bytes(members, offer))
 
     def compile(self, region: Region, device: Device) -> Callable[..., Any] | None:
         """Return the function of a region, which specializes on the shapes of its arguments."""
@@ -86,7 +86,7 @@ class HypotCompiler:
         return run
 
 
-def _peak_bytes(members: set[Node], offer: Offer) -> Callable[[BytesOf], int] | None:
+def _peak_bytes(members: set[Node], offer: CompileOffer) -> Callable[[BytesOf], int] | None:
     """Return the peak memory of the function; its arrays have one size."""
     values = {value for node in members for value in (*node.inputs, *node.outputs)}
     if len({value.dims for value in values} - {()}) != 1:
@@ -115,7 +115,7 @@ def _expression(node: Node) -> Scalar:
     return node.traits.scalar.expression([v.dtype for v in node.inputs], node.outputs[0].dtype)
 
 
-def _around(hypot: Node, free: set[Node], offer: Offer) -> set[Node]:
+def _around(hypot: Node, free: set[Node], offer: CompileOffer) -> set[Node]:
     """Return the nodes that are computed together with a node."""
     device, where = offer.place(hypot)[0], offer.where(hypot)
 

@@ -54,7 +54,9 @@ def differentiate_conditional(
         with branch.open():
             totals.append(_walk_branch(walk, forward, grads, path))
     joined = dict.fromkeys(value for total in totals for value in total)
-    merged = [value for value in joined if not _is_passed_on(walk, value, conditional, totals)]
+    merged = [
+        value for value in joined if not _try_forward_gradient(walk, value, conditional, totals)
+    ]
     _merge(walk, backward, merged, totals)
 
 
@@ -83,7 +85,7 @@ def _walk_branch(
     }
     uses.update({source: source for source in path.sources_in(forward)})
     inner.back(targets, list(uses.values()), set(captured_values(forward).values()))
-    grads_of_uses = {value: inner.total(inside) for value, inside in uses.items()}
+    grads_of_uses = {value: inner.total(inner_value) for value, inner_value in uses.items()}
     return {value: grad for value, grad in grads_of_uses.items() if grad is not None}
 
 
@@ -97,7 +99,7 @@ def _find_in_branch(output: Output, branch: CondContext) -> Output | None:
     return None
 
 
-def _is_passed_on(
+def _try_forward_gradient(
     walk: Walk, value: Output, conditional: Conditional, totals: Sequence[Totals]
 ) -> bool:
     """If a value exists in one branch only, pass its gradient on and return True.

@@ -98,7 +98,7 @@ class _Pairs(GroupGather):
         self.s = s
 
     @property
-    def outside(self) -> str:
+    def padding_value(self) -> str:
         return "0" if self.s.copied == "i16" else "0.0"
 
     def stored(self, x: str, lanes: int) -> str:
@@ -115,7 +115,7 @@ class _Plain(GroupGather):
         self.scalar = "i16"
 
     @property
-    def outside(self) -> str:
+    def padding_value(self) -> str:
         return "0"
 
 

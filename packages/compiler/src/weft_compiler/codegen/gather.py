@@ -277,7 +277,7 @@ class Gather:
         w, scalar = self.w, self.scalar
         with w.emit_if(w.put(f"icmp slt i64 {low}, {high}")), w.iterate(high, low=low) as k:
             at = w.offset_address(address, scalar, k)
-            w.do(f"store {scalar} {self.outside}, ptr {at}, align {self.aligned(scalar)}")
+            w.do(f"store {scalar} {self.padding_value}, ptr {at}, align {self.aligned(scalar)}")
 
     def _copy(self, source: str, address: str, count: str) -> None:
         """Copy elements in registers; the last register may overlap the previous one."""
@@ -321,7 +321,7 @@ class Gather:
         w.do(f"store {kinds[1]} {result}, ptr {address}, align {self.aligned(self.scalar)}")
 
     @property
-    def outside(self) -> str:
+    def padding_value(self) -> str:
         """The value of elements outside x, as an operand."""
         return "0.0"
 

@@ -69,11 +69,11 @@ class _Bytes(GroupGather):
     def __init__(self, s: ByteShape, name: str = GroupGather.name) -> None:
         super().__init__(s, "i8", s.lanes * 4)
         self.s, self.name = s, name
-        self._outside = s.as_copied(self.w, self.w.put("trunc i64 %outside to i8"))
+        self._padding_value = s.as_copied(self.w, self.w.put("trunc i64 %outside to i8"))
 
     @property
-    def outside(self) -> str:
-        return self._outside
+    def padding_value(self) -> str:
+        return self._padding_value
 
     def stored(self, x: str, lanes: int) -> str:
         return self.s.as_copied(self.w, x, lanes)

@@ -53,12 +53,12 @@ class WorkEstimate(NamedTuple):
 
     Attributes:
       statements: the approximate number of statements run by a call.
-      bounded: True if the time follows from shapes: without branches, loops of unknown trip count
-        and functions computed by iteration.
+      is_bounded: True if the time follows from shapes: without branches, loops of unknown trip
+        count and functions computed by iteration.
     """
 
     statements: int
-    bounded: bool
+    is_bounded: bool
 
 
 def work_of(body: Body) -> WorkEstimate:

@@ -162,7 +162,9 @@ class Function:
             b.name: f"%buffer.{b.name}" for b in (*kernel.program.inputs, *kernel.program.outputs)
         }
         self.groups: list[str] = []
-        self.outside: dict[str, int] = {}  # by buffer, the number of these loops that it outlives
+        self.padding_value: dict[
+            str, int
+        ] = {}  # by buffer, the number of these loops that it outlives
         self.arena, self.interrupt = "%arena", "%interrupt"
         self.since = ""  # a slot: the approximate number of statements since the last poll
 
@@ -319,8 +321,8 @@ class Function:
         )
 
     def _is_divided_by_loop(self, part: Apply) -> bool:
-        alone = self.kernel.scalars.target.alone
-        return part.primitive in _DIVISIONS and (part.dtype.is_integer or alone)
+        is_freestanding = self.kernel.scalars.target.freestanding
+        return part.primitive in _DIVISIONS and (part.dtype.is_integer or is_freestanding)
 
     def _loop_metadata(self, free: bool, vectorized: bool) -> str:
         """Return the metadata of a loop whose iterations are independent."""
@@ -402,7 +404,7 @@ class Function:
         Iterations alias in a buffer that each of them allocates, because all use the same memory.
         """
         notes = self.kernel.note(buffer)
-        groups = self.groups[self.outside.get(buffer, 0) :]
+        groups = self.groups[self.padding_value.get(buffer, 0) :]
         if not groups:
             return notes
         group = groups[0] if len(groups) == 1 else self.kernel.metadata.add(", ".join(groups))
@@ -410,7 +412,7 @@ class Function:
 
     def _allocate(self, buffer: Buffer) -> None:
         address = self.kernel.plan.places[buffer.name]
-        self.outside[buffer.name] = len(self.groups)
+        self.padding_value[buffer.name] = len(self.groups)
         if address.where == "stack":
             kind = f"[{max(1, buffer.bytes)} x i8]"
             self.pointers[buffer.name] = self.slot(kind, ", align 64")
@@ -470,23 +472,23 @@ class Function:
         inner = Function(self.kernel, parallel=True)
         captures = [Capture("ptr noalias", "%arena"), *[Capture("ptr", view) for view in views]]
         captures += [Capture("i64", number) for number in numbers]
-        inner.arena = "%seen0"
+        inner.arena = "%capture0"
         w = inner.w
         first, last = (w.put(f"mul nsw i64 {end}, {cut.unit}") for end in ("%low", "%high"))
         last = w.select(w.put(f"icmp eq i64 %high, {cut.units}"), "i64", str(cut.count), last)
-        arguments = [f"%seen{index + 1}" for index in range(len(views))]
+        arguments = [f"%capture{index + 1}" for index in range(len(views))]
         for index, step in cut.steps.items():
             offset = w.put(f"mul nsw i64 {first}, {step}")
             kind = memory_type(call.views[index].dtype)
             arguments[index] = w.put(f"getelementptr {kind}, ptr {arguments[index]}, i64 {offset}")
-        others = [f"%seen{index + 1 + len(views)}" for index in range(len(numbers))]
+        others = [f"%capture{index + 1 + len(views)}" for index in range(len(numbers))]
         if cut.rows:
             others[0] = w.put(f"add nsw i64 {others[0]}, {first}")
         sizes = {cut.size: w.put(f"sub i64 {last}, {first}")} if cut.size else {}
         indices = (first, last)
         call.emit(inner, Operands(self._dtype_of(call), arguments, sizes, others, indices))
-        alone = blas.uses_many_threads(self.w, self.kernel.blas) if call.uses_blas else ""
-        emit_parallel_loop(self, inner, captures, str(cut.units), 1, cut.chunks, alone)
+        is_freestanding = blas.uses_many_threads(self.w, self.kernel.blas) if call.uses_blas else ""
+        emit_parallel_loop(self, inner, captures, str(cut.units), 1, cut.chunks, is_freestanding)
 
     def _dtype_of(self, call: Routine) -> DType:
         """Return the element type for which a routine is called."""

@@ -37,7 +37,7 @@ def emit_parallel_loop(
     kernel, w = outer.kernel, outer.w
     kernel.regions += 1
     name = f"weft.region{kernel.regions}"
-    parameters = ", ".join(f"{each.kind} %seen{index}" for index, each in enumerate(captures))
+    parameters = ", ".join(f"{each.kind} %capture{index}" for index, each in enumerate(captures))
     inner.finish(name, f"i64 %thread, i64 %low, i64 %high, {parameters}")
     kernel.functions.append(thunk(name, captures))
     arguments = ", ".join(f"{strip_attributes(each.kind)} {each.value}" for each in captures)
@@ -75,11 +75,11 @@ def find_captures(outer: Function, statement: Statement, inner: Function) -> lis
     """
     kernel = outer.kernel
     result = [Capture("ptr noalias", "%arena"), Capture("ptr", "%interrupt")]
-    inner.arena, inner.interrupt = "%seen0", "%seen1"
+    inner.arena, inner.interrupt = "%capture0", "%capture1"
     inner.pointers.clear()
     arguments = {buffer.name for buffer in (*kernel.program.inputs, *kernel.program.outputs)}
     for name in free_names(statement, kernel.immediate):
-        parameter = f"%seen{len(result)}"
+        parameter = f"%capture{len(result)}"
         if name in outer.pointers:
             kind = "ptr noalias nonnull" if name in arguments else "ptr"
             result.append(Capture(kind, outer.pointers[name]))

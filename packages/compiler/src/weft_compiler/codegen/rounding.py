@@ -15,7 +15,7 @@ from weft_tensor import dtypes
 
 def emit_rounding(w: Writer, name: str, kind: str, x: str, target: Target) -> str:
     """Emit `floor`, `ceil`, `trunc` or `rint` of a register."""
-    if not target.alone or target.has("sse4.1"):
+    if not target.freestanding or target.has("sse4.1"):
         return w.call(f"llvm.{name}.{_suffix(kind)}", kind, x)
     size = w.call(f"llvm.fabs.{_suffix(kind)}", kind, x)
     near = _nearest(w, kind, size)

@@ -203,7 +203,11 @@ def _emit_rounding(name: str) -> Floating:
 
 def _trunc_mod(s: Scalars, w: Writer, kind: str, x: str, y: str) -> str:
     # LLVM would lower it to a call of the C library.
-    return s.function(w, "fmod", kind, x, y) if s.target.alone else w.put(f"frem {kind} {x}, {y}")
+    return (
+        s.function(w, "fmod", kind, x, y)
+        if s.target.freestanding
+        else w.put(f"frem {kind} {x}, {y}")
+    )
 
 
 def _floor_mod(s: Scalars, w: Writer, kind: str, x: str, y: str) -> str:

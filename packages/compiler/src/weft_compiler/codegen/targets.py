@@ -30,14 +30,14 @@ class Target:
       triple: its LLVM target triple.
       cpu: its name, or empty.
       features: its LLVM features.
-      alone: True for freestanding code: it may call memory functions and compiler runtime helpers,
-        but no math library.
+      freestanding: True for freestanding code: it may call memory functions and compiler runtime
+        helpers, but no math library.
     """
 
     triple: str
     cpu: str
     features: str
-    alone: bool = False
+    freestanding: bool = False
 
     @property
     def family(self) -> str:
@@ -138,7 +138,7 @@ def target_of(options: Options) -> Target:
     if options.triple:
         triple = options.triple
         features = all_features(triple, options.cpu, options.features)
-        result = Target(triple, options.cpu, features, alone=True)
+        result = Target(triple, options.cpu, features, freestanding=True)
     elif options.cpu:
         triple = host().triple
         features = permitted_features(all_features(triple, options.cpu, options.features))
@@ -340,7 +340,7 @@ def _run_passes(module: Any, machine: Any) -> Any:
 
 @functools.cache
 def _target_machine(target: Target) -> Any:
-    if target.alone or target.family != host().family:
+    if target.freestanding or target.family != host().family:
         binding.initialize_all_targets()
         binding.initialize_all_asmprinters()
     # WebAssembly has no position-independent code; RISC-V passes floats in registers on request.

@@ -63,7 +63,7 @@ class TileKernel:
     Attributes:
       parameters: parameters of the function, including `%c`, `%c_row`, `%columns` and `%add`.
       kind: the type of a register.
-      alone: True if its rows are all rows of the product, not the last of many.
+      is_serial: True if its rows are all rows of the product, not the last of many.
     """
 
     parameters: str
@@ -77,7 +77,7 @@ class TileKernel:
         masked: bool,
         is_serial: bool = False,
     ) -> None:
-        self.lanes, self.element, self.alone = s.lanes, element, is_serial
+        self.lanes, self.element, self.is_serial = s.lanes, element, is_serial
         self.rows, self.vectors, self.masked = rows, vectors, masked
         self.kind = f"<{s.lanes} x {element.kind}>"
         letter = "i" if element.kind.startswith("i") else "f"
@@ -88,7 +88,7 @@ class TileKernel:
     @property
     def name(self) -> str:
         """The symbol of the kernel in the module."""
-        return _name(self.rows, self.vectors, self.masked, self.alone)
+        return _name(self.rows, self.vectors, self.masked, self.is_serial)
 
     def totals(self) -> list[list[str]]:
         """Emit the sums of products; return the registers of each row."""

@@ -57,7 +57,9 @@ def list_entries(arguments: argparse.Namespace) -> int:
     histories = [_history(path) for path in cache.entries(directory) if path.suffix == ".profile"]
     measured = [history for history in histories if history is not None]
     if measured:
-        sys.stdout.write("\nregion, nodes, runs by kernels, seconds of them, seconds to compile\n")
+        sys.stdout.write(
+            "\nregion, nodes, runs with kernels, seconds of them, seconds to compile\n"
+        )
     for history in sorted(measured, key=lambda h: -h["kernel_seconds"]):
         price = history["compile_seconds"]
         columns = [

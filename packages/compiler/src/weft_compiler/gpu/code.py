@@ -21,8 +21,8 @@ class PtxCode(NamedTuple):
     memory: int
     constants: Sequence[Any]
     messages: Sequence[str]
-    takes: Sequence[int]
-    draws: Sequence[Node]
+    input_positions: Sequence[int]
+    rng_nodes: Sequence[Node]
     results: Sequence[tuple[DType, Shape]]
     updates: Sequence[int]
 
@@ -32,7 +32,8 @@ def ptx_code(lowered: Program, capability: tuple[int, int], deterministic: bool)
 
     Args:
       deterministic: True if sums must not depend on the order of threads.
-    Returns: code whose results include the updated outputs; its `takes` and `draws` are empty.
+    Returns: code whose results include the updated outputs; its `input_positions` and `rng_nodes`
+      are empty.
     Raises: UnimplementedError: a part of the program has no code for GPUs.
     """
     program = optimize_for_gpu(lowered).program

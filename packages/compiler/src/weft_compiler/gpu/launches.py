@@ -126,7 +126,7 @@ def launches_of(program: Program, atomics: bool) -> list[Launch]:
 
     Args:
       atomics: True if floats may be summed in any order of threads.
-    Raises: UnimplementedError: too little of the program can run in parallel.
+    Raises: UnimplementedError: too few operations of the program can run in parallel for a GPU.
     """
     buffers = with_allocations(interface_buffers(program), program.body)
     return [_launch(group, buffers, atomics) for group in _groups(program)]
@@ -177,7 +177,9 @@ def _launch(group: Body, buffers: Buffers, atomics: bool) -> Launch:
             )
     count = total_iterations(free)
     if sum(map(estimate_work, group)) // max(1, count) > _TOO_MUCH:
-        raise errors.UnimplementedError("too little of the program can run in parallel")
+        raise errors.UnimplementedError(
+            "too few operations of the program can run in parallel for a GPU"
+        )
     return Launch(LaunchKind.THREADS, group, tuple(free), (), atomic, count, FLAT)
 
 

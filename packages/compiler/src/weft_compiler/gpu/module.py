@@ -68,7 +68,9 @@ def target_of_capability(major: int, minor: int) -> Target:
     known_values = [
         architecture for architecture in ARCHITECTURES if architecture <= 10 * major + minor
     ]
-    return Target(TRIPLE, f"sm_{max(known_values, default=ARCHITECTURES[0])}", "", alone=True)
+    return Target(
+        TRIPLE, f"sm_{max(known_values, default=ARCHITECTURES[0])}", "", freestanding=True
+    )
 
 
 def gpu_module(

@@ -92,7 +92,7 @@ class _Scope:
 
     def declare(self, name: str, where: object) -> None:
         if name in self.names or name in self.buffers:
-            _fail(where, f"{name!r} hides what is called so already")
+            _fail(where, f"{name!r} is already declared")
 
 
 def _verify_body(body: Body, scope: _Scope) -> None:
@@ -128,7 +128,7 @@ def _verify_statement(statement: Statement, scope: _Scope) -> None:
                 scope.definitions[name] = substitute(value, scope.definitions)
         case Assign(name=name, value=value, combine=combine):
             if name not in scope.assignable or scope.names[name] is not value.dtype:
-                _fail(statement, f"there is no `var` {name!r} of type {value.dtype.name}")
+                _fail(statement, f"no `var` {name!r} of type {value.dtype.name} is visible")
             _verify_combine(combine, value.dtype, statement)
             _verify_assigned_in_loops(statement, scope)
         case Allocate(buffer=buffer):
@@ -137,7 +137,7 @@ def _verify_statement(statement: Statement, scope: _Scope) -> None:
             scope.writable.add(buffer.name)
         case Store(buffer=name, indices=indices, value=value, combine=combine):
             if name not in scope.writable:
-                _fail(statement, f"{name!r} is no output and not allocated here")
+                _fail(statement, f"{name!r} must be an output or allocated in the program")
             _verify_access(name, value.dtype, indices, scope, statement)
             _verify_combine(combine, value.dtype, statement)
             _verify_stored_in_loops(statement, scope)
@@ -153,7 +153,7 @@ def _verify_loop(loop: For, scope: _Scope) -> None:
     if loop.start is not None:
         low = range_of(loop.start, scope.ranges).low
         if loop.start.dtype is not INDEX or low < 0 or loop.order is Order.PARALLEL:
-            _fail(loop, "a start was required to be an int64 from 0 on, of no parallel loop")
+            _fail(loop, "a start must be an int64 of at least 0, and the loop must not be parallel")
     if loop.order is Order.VECTOR:
         for statement in walk_statements(loop.body):
             if isinstance(statement, For | While | Allocate | Call):
@@ -180,7 +180,7 @@ def _verify_expression(expression: Expr, scope: _Scope, statement: Statement) ->
         case Apply(primitive=primitive, operands=operands, dtype=dtype):
             given = dtype if PRIMITIVES[primitive].result == "given" else None
             if apply(primitive, *operands, dtype=given).dtype is not dtype:
-                _fail(statement, f"{primitive} does not give {dtype.name}")
+                _fail(statement, f"{primitive} does not return {dtype.name}")
 
 
 def _verify_access(
@@ -198,8 +198,8 @@ def _verify_access(
         if not Range(0, size - 1).contains(result):
             _fail(
                 statement,
-                f"index {where} of {name!r}, {index}, is between {result.low} and {result.high}, "
-                f"and the dimension has {size} elements",
+                f"index {where} of {name!r}, {index}, can be from {result.low} to {result.high}, "
+                f"but the dimension has {size} elements",
             )
 
 
@@ -207,7 +207,10 @@ def _verify_combine(combine: str | None, dtype: DType, statement: Statement) -> 
     if combine is not None and (
         combine not in COMBINERS or kind(dtype) not in PRIMITIVES[combine].kinds
     ):
-        _fail(statement, f"{combine!r} does not combine values of type {dtype.name} in any order")
+        _fail(
+            statement,
+            f"{combine!r} is not an associative combination of values of type {dtype.name}",
+        )
 
 
 def _verify_assigned_in_loops(assign: Assign, scope: _Scope) -> None:
@@ -217,7 +220,9 @@ def _verify_assigned_in_loops(assign: Assign, scope: _Scope) -> None:
             continue
         if loop.order is Order.PARALLEL or assign.combine is None:
             _fail(
-                assign, f"the {loop.order.value} loop over {loop.variable!r} shares {assign.name!r}"
+                assign,
+                f"iterations of the {loop.order.value} loop over {loop.variable!r} must not assign "
+                f"to {assign.name!r}",
             )
         for statement in walk_statements(loop.body):
             read = any(
@@ -231,7 +236,7 @@ def _verify_assigned_in_loops(assign: Assign, scope: _Scope) -> None:
             ):
                 _fail(
                     assign,
-                    f"{assign.name!r} has no value before the loop over {loop.variable!r} ends",
+                    f"{assign.name!r} is undefined until the loop over {loop.variable!r} ends",
                 )
 
 
@@ -249,7 +254,8 @@ def _verify_stored_in_loops(store: Store, scope: _Scope) -> None:
         if not own:
             _fail(
                 store,
-                f"turns of the loop over {loop.variable!r} may meet in {store.buffer!r}",
+                f"iterations of the loop over {loop.variable!r} may store to the same element of "
+                f"{store.buffer!r}",
             )
         _verify_loaded_as_stored(store, own, loop, scope)
 
@@ -280,7 +286,9 @@ def _verify_loaded_as_stored(store: Store, own: list[int], loop: For, scope: _Sc
             for index in own
         ):
             _fail(
-                store, f"{load} may be what another turn of the loop over {loop.variable!r} stores"
+                store,
+                f"{load} may read an element that another iteration of the loop over "
+                f"{loop.variable!r} stores",
             )
 
 
@@ -288,11 +296,11 @@ def _verify_call(call: Call, scope: _Scope) -> None:
     names = operand_names(type(call))
     for number in call.numbers:
         if number.dtype is not INDEX or any(isinstance(part, Load) for part in walk(number)):
-            _fail(call, "an int64 that loads nothing was required as a number")
+            _fail(call, "a number must be an int64 expression without loads")
     views = {}
     for name, view in zip(names.views, call.views, strict=True):
         if name in names.outputs and view.buffer not in scope.writable:
-            _fail(call, f"{view.buffer!r} is no output and not allocated here")
+            _fail(call, f"{view.buffer!r} must be an output or allocated in the program")
         buffer = scope.buffers[view.buffer]
         first = sum(
             range_of(index, scope.ranges).high * stride
@@ -310,7 +318,11 @@ def _verify_sizes(call: Call, scope: _Scope) -> None:
     for name, size in call.sizes:
         result = range_of(size, scope.ranges)
         if size.dtype is not INDEX or not Range(1, known_values.get(name, 0)).contains(result):
-            _fail(call, f"{name} is between {result.low} and {result.high}")
+            _fail(
+                call,
+                f"{name} must be from 1 to {known_values.get(name, 0)}, but can be from "
+                f"{result.low} to {result.high}",
+            )
 
 
 def _mentions(expression: Expr, name: str) -> bool:

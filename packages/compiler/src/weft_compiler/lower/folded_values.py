@@ -84,11 +84,12 @@ def is_on_line(values: Mapping[int, Values | None], size: int) -> bool:
     if one is None or two is None or new is None:
         return False
     return all(
-        _continues(x, y, z, first, second, size) for x, y, z in zip(one, two, new, strict=True)
+        _is_linear_in_size(x, y, z, first, second, size)
+        for x, y, z in zip(one, two, new, strict=True)
     )
 
 
-def _continues(x: Any, y: Any, z: Any, first: int, second: int, size: int) -> bool:
+def _is_linear_in_size(x: Any, y: Any, z: Any, first: int, second: int, size: int) -> bool:
     if x is None or y is None or z is None:
         return x is None and y is None and z is None
     arrays = [_literal(np.asarray(each)) for each in (x, y, z)]

@@ -23,7 +23,7 @@ from weft_tensor.dtypes import DType
 class Unsupported(Exception):  # noqa: N818 - it is not an error of a program
     """Signal that an op or a program cannot be compiled, with the reason.
 
-    Its nodes run by kernels.
+    Its nodes run with kernels.
     """
 
 

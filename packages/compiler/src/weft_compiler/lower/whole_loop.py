@@ -81,9 +81,9 @@ class _Lowering:
             for tensor_list, extent in zip(loop.kept, extents, strict=True)
         ]
         self._keeper = {node: keeper for keeper in self._keepers for node in keeper.kept.nodes}
-        self._streams = Value("streams", dtypes.uint64, (len(loop.draws), STATE))
-        self._drew = Value("drew", dtypes.uint8, (len(loop.draws),))
-        self._rows = {node: row for row, node in enumerate(loop.draws)}
+        self._streams = Value("streams", dtypes.uint64, (len(loop.rng_nodes), STATE))
+        self._drew = Value("drew", dtypes.uint8, (len(loop.rng_nodes),))
+        self._rows = {node: row for row, node in enumerate(loop.rng_nodes)}
         self._counts: list[Value] = []
         self._held: set[Value] = set()
 
@@ -110,7 +110,7 @@ class _Lowering:
         loop_body = self._loop(loop.loop, brought)
         outputs: list[Value] = []
         copies: list[tuple[Value, Value | None]] = []
-        if loop.draws:
+        if loop.rng_nodes:
             outputs.append(self._drew)
             copies.append((self._drew, None))
         for keeper in self._keepers:
@@ -125,7 +125,7 @@ class _Lowering:
                     if loop_body.max_iterations is None
                     else min(limit, loop_body.max_iterations)
                 )
-        inputs += [self._streams] if loop.draws else []
+        inputs += [self._streams] if loop.rng_nodes else []
         is_output_used = [final or item for item in loop.wanted()]
         # Updated variables, iteration counters, and the counts of values left on stacks.
         is_output_used += [True] * (len(loop_body.variables) - len(is_output_used))

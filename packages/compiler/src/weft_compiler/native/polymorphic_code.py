@@ -175,4 +175,4 @@ class PolymorphicCode:
         known_values = [each.work for each in self.verified.values()]
         logs = np.log([max(1, work.statements) for work in known_values])
         statements = np.exp(np.interp(np.log(size), np.log(list(self.verified)), logs))
-        return WorkEstimate(int(statements), all(work.bounded for work in known_values))
+        return WorkEstimate(int(statements), all(work.is_bounded for work in known_values))

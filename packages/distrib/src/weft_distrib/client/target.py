@@ -103,7 +103,7 @@ class ClusterBackend(Backend):
         self._described = [DeviceDescription.from_dict(json.loads(t)) for t in session.devices]
         self._incarnations = session.incarnations
         self._timeout = config.timeout_ms
-        self._extended = 0
+        self._num_sent_nodes = 0
         self._functions: frozenset[str] = frozenset()
         self._closed = False
         self._is_extending = False
@@ -133,14 +133,14 @@ class ClusterBackend(Backend):
                 "the session is unusable: its master did not confirm the graph's newest nodes "
                 "within the timeout; create a new session"
             )
-        graph, end = nodes[0].graph, self._extended + len(nodes)
-        for cut in segment_ends(graph, self._extended, end, SEGMENT_BYTES):
+        graph, end = nodes[0].graph, self._num_sent_nodes + len(nodes)
+        for cut in segment_ends(graph, self._num_sent_nodes, end, SEGMENT_BYTES):
             functions = frozenset(graph.functions)
-            pieces = graph_pieces(graph, self._extended, cut, self._functions)
+            pieces = graph_pieces(graph, self._num_sent_nodes, cut, self._functions)
             request = messages.SessionRequest(self._session, self._milliseconds())
             with self._convert_call_errors(), self._handle_unconfirmed():
                 self._link.extend(request, Pieces(pieces))
-            self._extended, self._functions = cut, functions
+            self._num_sent_nodes, self._functions = cut, functions
 
     @contextmanager
     def _handle_unconfirmed(self) -> Iterator[None]:

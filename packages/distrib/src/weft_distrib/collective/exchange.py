@@ -203,7 +203,8 @@ class Exchange:
             transport, instance = self._transport, self.operation.instance
             raise errors.InvalidArgumentError(
                 f"instance {instance} of group {transport.key} must have one type and shape in all "
-                f"members: {transport.members[peer].device} gave {values.size} of {values.dtype} "
+                f"members: {transport.members[peer].device} sent {values.size} elements of "
+                f"{values.dtype} "
                 f"where {transport.members[transport.rank].device} has "
                 f"{array.size} of {array.dtype}"
             )

@@ -221,7 +221,7 @@ def _create_placement_group(ray: Any, launch: Launch, strategy: str) -> Any:
         ray.util.remove_placement_group(group)
         raise errors.UnavailableError(
             f"Ray could not place {len(bundles)} tasks within {START_SECONDS:g} s: they need "
-            f"{bundles}, and there is {ray.available_resources()}"
+            f"{bundles}, but only {ray.available_resources()} are available"
         )
     return group
 

@@ -76,7 +76,7 @@ def _receive_locations(
     is_local = decode(messages.Found, meta).here
     if len(is_local) != count:
         raise errors.DataLossError(
-            f"{task.to_string()} answered for {len(is_local)} of {count} resources"
+            f"{task.to_string()} must report on {count} resources, got {len(is_local)}"
         )
     return is_local
 
@@ -84,7 +84,7 @@ def _receive_locations(
 def _ambiguous_error(node: Node, holders: Sequence[DeviceParts]) -> errors.OpError:
     names = " and ".join(sorted(task.to_string() for task in holders))
     return errors.InvalidArgumentError(
-        f"{names} each have a {_key_of(node)[1]!r}: request a device to select one",
+        f"{names} each have a resource named {_key_of(node)[1]!r}: request a device to select one",
         op=node.type,
         node=node.name,
         line=node.line or None,

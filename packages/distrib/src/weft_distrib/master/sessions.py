@@ -122,7 +122,7 @@ class MasterSession:
         self._isolated = config.proto is not None and config.proto.isolate_session_state
         self._own_task = devices[0].task
         self._planner = PartPlanner(devices, host, config, overlap)
-        self._extended = 0
+        self._num_sent_nodes = 0
         self._unsettled: list[Node] = []
         self._numbers = itertools.count(1)
         self._steps = itertools.count(1)
@@ -164,9 +164,9 @@ class MasterSession:
             self._check_open()
             yield self._graph
             nodes = self._graph.nodes
-            added = nodes[self._extended :]
+            added = nodes[self._num_sent_nodes :]
             self._planner.extend(added)
-            self._extended = len(nodes)
+            self._num_sent_nodes = len(nodes)
             if not self._isolated:
                 self._unsettled += self._planner.without_task(added)
 

@@ -112,7 +112,10 @@ class Health:
     def _check(self, request: bytes, context: Any) -> bytes:
         status = self._status(_service(request))
         if status is Serving.SERVICE_UNKNOWN:
-            context.abort(grpc.StatusCode.NOT_FOUND, f"there are {sorted(self._services)}")
+            context.abort(
+                grpc.StatusCode.NOT_FOUND,
+                f"unknown service; the services are {sorted(self._services)}",
+            )
         return _response(status)
 
     def _watch(self, request: bytes, context: Any) -> Iterator[bytes]:

@@ -154,7 +154,7 @@ class _Reader:
         """Return the target of an offset."""
         offset = self._scalar("<I", position)
         if not 0 < offset <= len(self._data) - position:
-            self._refuse(position, f"the offset {offset} leads out of {len(self._data)} bytes")
+            self._refuse(position, f"the offset {offset} points outside of {len(self._data)} bytes")
         return int(position + offset)
 
     def _table(self, message: type, start: int) -> Any:
@@ -192,7 +192,7 @@ class _Reader:
         try:
             return data.decode()
         except UnicodeDecodeError as error:
-            self._refuse(start, f"no UTF-8: {error.reason}")
+            self._refuse(start, f"a string is not UTF-8: {error.reason}")
 
     def _list(self, kind: type, start: int) -> list[Any]:
         count = self._scalar("<I", start)
@@ -210,7 +210,7 @@ class _Reader:
         """Count decoded items: a message may reference parts of it many times."""
         self._left -= count
         if self._left < 0:
-            self._refuse(position, "its parts are referenced too often")
+            self._refuse(position, "too many fields refer to the same bytes")
 
 
 def _unsaid(field: _Field) -> Any:

@@ -222,7 +222,7 @@ def _array_for(
         large = nbytes > LARGE_BYTES
         return cpu_allocator().empty(shape, dtype) if large else np.empty(shape, dtype)
     except ValueError as error:  # some sizes are vast, and another is 0
-        raise errors.DataLossError(f"a value of the shape {shape}: {error}") from error
+        raise errors.DataLossError(f"a value has the invalid shape {shape}: {error}") from error
 
 
 def _dtype(code: int) -> np.dtype[Any]:
@@ -281,7 +281,7 @@ def describe(
                 f"values of {total} bytes and more are larger than the limit of {limit} bytes"
             )
         if any(size < 0 for size in shape):
-            raise errors.DataLossError(f"a value of the shape {shape}")
+            raise errors.DataLossError(f"a value has the invalid shape {shape}")
         shared = None
         if flags & _SHARED_FLAG:
             if mapped is None or len(head) - position < _BLOCK.size:

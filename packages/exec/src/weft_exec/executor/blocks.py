@@ -80,7 +80,7 @@ class WhileLoop(Compound):
     """
 
     __slots__ = (
-        "_draws",
+        "_uses_rng",
         "body",
         "following",
         "initial",
@@ -113,7 +113,7 @@ class WhileLoop(Compound):
         self.following = following
         self.variables = variables
         self.spent = tuple(dead_slots)
-        self._draws = test.draws or body.draws
+        self._uses_rng = test.uses_rng or body.uses_rng
 
     def __call__(self, slots: Slots) -> None:
         """Run until the predicate is False."""
@@ -161,7 +161,7 @@ class WhileLoop(Compound):
         slots[variables] = self.initial(slots)
         iteration = 0
         # Only random ops and traces read tags, and setting one takes time in each iteration.
-        has_tags, outer_tag = self._draws or begin is not None, current.tag
+        has_tags, outer_tag = self._uses_rng or begin is not None, current.tag
         try:
             while True:
                 if has_tags:

@@ -10,7 +10,7 @@ class KernelFallback:
     """Result of a function that requests to run its members by kernels; it receives their time.
 
     Attributes:
-      skips: the number of later calls that run by kernels without calling the function.
+      skips: the number of later calls that run with kernels without calling the function.
     """
 
     __slots__ = ("skips",)

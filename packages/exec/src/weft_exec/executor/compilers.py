@@ -3,7 +3,7 @@
 A compiler is offered the nodes of each partition and may claim sets of them. Each claimed set
 becomes one `_Region` node that names its members and has one function. Placement, memory and costs
 are planned before that, over the members. If the device has a memory limit, claims whose function
-would exceed it are rejected, and their members run by kernels as planned.
+would exceed it are rejected, and their members run with kernels as planned.
 
 If a region fails, its members are run by their kernels to find the failing one. Traces,
 measurements and errors refer to members, which share the time of their function.
@@ -29,7 +29,7 @@ from weft_exec.executor.region import Region, RegionCall, compiler_error
 from weft_exec.executor.variable_order import access_order, variable_accesses
 from weft_exec.kernels.random_counters import needs_counters
 from weft_exec.kernels.registry import ANY_DEVICE, Kernel
-from weft_graph.functions.state import draws
+from weft_graph.functions.state import uses_rng
 from weft_graph.ir.code_generators import NO_BRANCHES, Branches
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
@@ -43,7 +43,7 @@ from weft_graph.passes.whole_loops import WholeLoop
 from weft_tensor import dtypes, errors
 
 
-class Claim(NamedTuple):
+class RegionClaim(NamedTuple):
     """Nodes to be computed by one function.
 
     Attributes:
@@ -52,17 +52,17 @@ class Claim(NamedTuple):
         references of variables; variables that no member changes are read when the region begins.
       make: creates the function of a region on a device, once for each executable. The function
         maps the region's inputs to a value or a tuple of values. It returns NotImplemented or a
-        `KernelFallback` if the members should run by kernels this time. If `make` returns None,
-        they always run by kernels.
+        `KernelFallback` if the members should run with kernels this time. If `make` returns None,
+        they always run with kernels.
       peak_bytes: maps sizes of values to the function's peak memory, including its results but not
         its inputs. By default the results of all members are assumed to be live together.
       updates: the members that change variables, with the number of leading inputs that are
         references or handles, which the function receives. A member reads a variable as earlier
         members have left it. The output reference of such a member is that of its first input;
         users outside the region use the variable itself.
-      draws: the members that draw random numbers; the function counts their executions.
-      shares: True if the function itself uses several threads, so that it needs none of the step's
-        pool.
+      rng_nodes: the members that draw random numbers; the function counts their executions.
+      is_multithreaded: True if the function itself uses several threads, so that it needs none of
+        the step's pool.
       branches: the members that run only on one side of a branch, with all Switches and Merges of
         these branches. All nodes of these branches must be members.
       fresh: True if all results of the function are new arrays without other owners, so that
@@ -73,8 +73,8 @@ class Claim(NamedTuple):
     make: Callable[[Region, Device], Callable[..., Any] | None]
     peak_bytes: Callable[[BytesOf], int] | None = None
     updates: Mapping[Node, int] = MappingProxyType({})
-    draws: Collection[Node] = ()
-    shares: bool = False
+    rng_nodes: Collection[Node] = ()
+    is_multithreaded: bool = False
     branches: Branches = NO_BRANCHES
     fresh: bool = False
 
@@ -82,7 +82,7 @@ class Claim(NamedTuple):
         """Return the frame and guard of a member; they are the same for all members.
 
         Args:
-          where: as in `Offer`.
+          where: as in `CompileOffer`.
         """
         result = where(member)
         path = self.branches.paths.get(member)
@@ -92,7 +92,7 @@ class Claim(NamedTuple):
         return frame, guard - {(predicate(switch), int(side)) for switch, side in path}
 
 
-class Offer(NamedTuple):
+class CompileOffer(NamedTuple):
     """The nodes that a compiler may choose from.
 
     Attributes:
@@ -112,14 +112,14 @@ class Offer(NamedTuple):
     flow: Flow | None = None
 
 
-def offer_of(step: StepGraph, nodes: Sequence[Node], placement: Placement) -> Offer:
+def offer_of(step: StepGraph, nodes: Sequence[Node], placement: Placement) -> CompileOffer:
     """Return the first offer to compilers, before any nodes are claimed."""
     flow = Flow(nodes) if has_control_flow(nodes) else None
 
     def where(node: Node) -> object:
         return None if flow is None else (flow.frame[node], flow.guard(node))
 
-    return Offer(step, nodes, placement, where, nodes, flow)
+    return CompileOffer(step, nodes, placement, where, nodes, flow)
 
 
 class LoopClaim(NamedTuple):
@@ -129,7 +129,7 @@ class LoopClaim(NamedTuple):
       whole: the loop, of synchronous nodes on one device.
       make: creates the function, once for each executable. The function maps the values of the
         loop's `enters` to the final values of its variables, with None for unused ones. It returns
-        NotImplemented or a `KernelFallback` if the loop should run by kernels this time.
+        NotImplemented or a `KernelFallback` if the loop should run with kernels this time.
     """
 
     whole: WholeLoop
@@ -143,7 +143,7 @@ class Compiler(Protocol):
     each claimed loop. The nodes of claimed loops are not offered again.
     """
 
-    def claim(self, offer: Offer) -> Iterable[Claim]:
+    def claim(self, offer: CompileOffer) -> Iterable[RegionClaim]:
         """Return disjoint sets of nodes to compile."""
         ...
 
@@ -212,7 +212,7 @@ def compile_regions(
     where = offer.where
     loop_nodes = {node for loop in loops.values() for node in loop.whole.nodes}
     owners: dict[Node, str] = {}
-    claims: list[tuple[str, Claim]] = []
+    claims: list[tuple[str, RegionClaim]] = []
     for name in names:
         remaining = [node for node in nodes if node not in owners and node not in loop_nodes]
         offered = set(remaining)
@@ -233,7 +233,9 @@ def compile_regions(
 
 
 def _order_of(
-    nodes: Sequence[Node], claims: Sequence[tuple[str, Claim]], where: Callable[[Node], object]
+    nodes: Sequence[Node],
+    claims: Sequence[tuple[str, RegionClaim]],
+    where: Callable[[Node], object],
 ) -> list[tuple[Node, Node]]:
     """Return pairs of nodes that access one variable, earlier first, if some of them are claimed.
 
@@ -254,7 +256,7 @@ def _order_of(
     return pairs
 
 
-def _collect_claims(name: str, offer: Offer) -> list[Claim]:
+def _collect_claims(name: str, offer: CompileOffer) -> list[RegionClaim]:
     """Return the claims that a compiler makes.
 
     Raises: InternalError: the compiler failed. Errors about a node are raised unchanged.
@@ -270,8 +272,8 @@ def _collect_claims(name: str, offer: Offer) -> list[Claim]:
 
 
 def _claims_within_memory(
-    memory: StepMemory, claims: Sequence[tuple[str, Claim]]
-) -> list[tuple[str, Claim]]:
+    memory: StepMemory, claims: Sequence[tuple[str, RegionClaim]]
+) -> list[tuple[str, RegionClaim]]:
     """Return the claims that fit into the device's memory together with earlier ones."""
     return [
         (name, claim)
@@ -280,7 +282,9 @@ def _claims_within_memory(
     ]
 
 
-def _check(name: str, claim: Claim, placement: Placement, where: Callable[[Node], object]) -> None:
+def _check(
+    name: str, claim: RegionClaim, placement: Placement, where: Callable[[Node], object]
+) -> None:
     """Raise InternalError if a claim is not a valid region."""
     if not claim.members:
         raise errors.InternalError(f"the compiler {name!r} has a claim without nodes")
@@ -302,14 +306,14 @@ def _check(name: str, claim: Claim, placement: Placement, where: Callable[[Node]
             continue
         if changes:
             _check_update(name, node, changes)
-        elif node in claim.draws:
-            if not draws(node):
+        elif node in claim.rng_nodes:
+            if not uses_rng(node):
                 raise _claim_error(name, node, "it does not use random numbers")
         elif not _is_read(node, changed) and (
             traits.stateful or not all(map(_is_value, (*node.inputs, *node.outputs)))
         ):
             raise _claim_error(name, node, "it has state")
-        counts = needs_counters(node) and node not in claim.draws
+        counts = needs_counters(node) and node not in claim.rng_nodes
         if placement(node)[1].asynchronous or counts:
             raise _claim_error(name, node, "it is asynchronous or may use random numbers")
         if placement(node)[0] is not placement(first)[0]:
@@ -357,7 +361,7 @@ def _replace_by_regions(
     step: StepGraph,
     nodes: Sequence[Node],
     placement: Placement,
-    claims: Sequence[tuple[str, Claim]],
+    claims: Sequence[tuple[str, RegionClaim]],
     pairs: Sequence[tuple[Node, Node]],
 ) -> tuple[Sequence[Node], Placement]:
     position: dict[Node, int] = {node: i for i, node in enumerate(nodes)}
@@ -368,7 +372,7 @@ def _replace_by_regions(
         region = _replace(step, members, name, claim.updates, claim.branches)
         region_of.update(dict.fromkeys(members, region.node))
         device = placement(_first_kernel_node(members))[0]
-        heavy = not claim.shares and any(
+        heavy = not claim.is_multithreaded and any(
             [placement(m)[1].heavy for m in members if not m.traits.routes]
         )
         result[region.node] = device, _kernel(region, claim, placement, heavy)
@@ -396,7 +400,7 @@ def _replace_by_regions(
     return order, place_all
 
 
-def _kernel(region: Region, claim: Claim, placement: Placement, heavy: bool) -> Kernel:
+def _kernel(region: Region, claim: RegionClaim, placement: Placement, heavy: bool) -> Kernel:
     def make(node: Node, device: Device) -> RegionCall:
         try:
             function = claim.make(region, device)

@@ -172,7 +172,7 @@ class Driver:
         segment = entry.segment
         if self._trace is not None:
             run_at(self._executions, iteration.tag, self._run_traced, token, self._trace)
-        elif segment.draws:
+        elif segment.uses_rng:
             run_at(self._executions, iteration.tag, self._run_here, segment, iteration.slots)
         else:
             self._run_here(segment, iteration.slots)

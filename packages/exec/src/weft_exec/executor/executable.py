@@ -56,7 +56,7 @@ class Executable:
         self.linear = linear
         self.run_line: Callable[[Slots], None] | None = None
         if linear is not None:
-            self.run_line = partial(run_in_new_step, linear.run) if linear.draws else linear.run
+            self.run_line = partial(run_in_new_step, linear.run) if linear.uses_rng else linear.run
         self.plan = plan
         self.warm_up: WarmUp | None = None
 

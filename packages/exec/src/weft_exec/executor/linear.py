@@ -110,12 +110,12 @@ class Segment:
       instructions: the instructions.
       nodes: the node of each instruction.
       devices: the name of the device of each.
-      draws: whether some of them may draw random numbers.
+      uses_rng: True if some of them may draw random numbers.
     """
 
     __slots__ = (
-        "_compounds", "_count", "_marked_device", "_new_marks", "_program", "devices", "draws",
-        "instructions", "nodes",
+        "_compounds", "_count", "_marked_device", "_new_marks", "_program", "devices",
+        "instructions", "nodes", "uses_rng",
     )  # fmt: skip
 
     def __init__(
@@ -135,8 +135,8 @@ class Segment:
                 compound.forgets(dead)
         self.nodes = tuple(nodes)
         self.devices = tuple(devices)
-        self.draws: bool = any(map(needs_counters, nodes)) or any(
-            [inner.draws for inner in self._segments()]
+        self.uses_rng: bool = any(map(needs_counters, nodes)) or any(
+            [inner.uses_rng for inner in self._segments()]
         )
 
     def replace_with(self, whole_segment: Compound) -> None:

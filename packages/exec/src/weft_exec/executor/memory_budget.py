@@ -94,7 +94,7 @@ class StepMemory:
         that are checked or traced.
 
         Args:
-          peak_bytes: as in `Claim`.
+          peak_bytes: as in `RegionClaim`.
         Returns: True if there was enough memory; otherwise nothing changes.
         """
         indices = sorted([self._place[member] for member in members])

@@ -158,7 +158,7 @@ class CapturedGraph:
             self._capture.position = position
             if isinstance(function, RegionCall):
                 if not function.run_function(graph_slots):
-                    raise NotCaptured("it runs by kernels")
+                    raise NotCaptured("it runs with kernels")
             else:
                 state = getattr(function, "__self__", None)
                 if isinstance(state, VariableState):

@@ -48,24 +48,25 @@ class GpuFunction:
     """Kernels that compute some nodes on one GPU.
 
     Attributes:
-      takes, draws, tells, results, updates, long, bounded, shares, threads: see
+      input_positions, rng_nodes, reports_rng_use, results, updates, is_long_running, is_bounded,
+        is_shape_polymorphic, threads: see
         `weft_graph.ir.code_generators.Generated`.
 
     Raises: ResourceExhaustedError: the memory that it works in does not fit.
     """
 
-    tells = False
-    long = False
-    bounded = True
-    shares = False
+    reports_rng_use = False
+    is_long_running = False
+    is_bounded = True
+    is_shape_polymorphic = False
 
     def __init__(self, code: DeviceCode, device: BaseGpuDevice) -> None:
-        self.takes, self.draws = code.takes, code.draws
+        self.input_positions, self.rng_nodes = code.input_positions, code.rng_nodes
         self.results, self.updates = code.results, code.updates
         self.threads = 1  # threads of the host
         self._device = device
         self._messages = code.messages
-        self._streams = [stream_of(node, device.resources) for node in code.draws]
+        self._streams = [stream_of(node, device.resources) for node in code.rng_nodes]
         self._memory = code.memory
         self._lock = threading.Lock()
         cupy = device.xp
@@ -117,7 +118,7 @@ class GpuFunction:
         device, cupy, count = self._device, self._device.xp, len(self.updates)
         available = list(arrays)
         if self._streams:
-            input_index = len(self.takes)
+            input_index = len(self.input_positions)
             available[input_index] = capture.rng_state_array(available[input_index], self._streams)
         contiguous = [
             cupy.ascontiguousarray(device.own(array)).reshape(array.shape) for array in available
@@ -163,9 +164,9 @@ class GpuFunction:
         """
         device, xp = self._device, self._device.xp
         with device.active(), self._lock:
-            samples = [np.array(inputs[array_index]) for array_index in self.takes]
-            if self.draws:  # a counter and a key for each, as from `RandomStream.next_state`
-                samples.append(np.zeros((len(self.draws), 6), np.uint64))
+            samples = [np.array(inputs[array_index]) for array_index in self.input_positions]
+            if self.rng_nodes:  # a counter and a key for each, as from `RandomStream.next_state`
+                samples.append(np.zeros((len(self.rng_nodes), 6), np.uint64))
             results = [xp.empty(shape, dtype.numpy) for dtype, shape in self.results]
             updated = [device.own(np.array(inputs[array_index])) for array_index in self.updates]
             arrays = [*self._constants, *map(device.own, samples), *results, *updated]
@@ -210,7 +211,7 @@ class Graphs:
     def __init__(self, device: BaseGpuDevice, message: str) -> None:
         self._device = device
         self._what = message
-        self._made: dict[tuple[int, ...], Any] = {}
+        self._graphs: dict[tuple[int, ...], Any] = {}
         self._last: tuple[int, ...] = ()
         self._tries = 0
 
@@ -221,15 +222,15 @@ class Graphs:
           launches: enqueues them on the current stream.
           positions: the addresses of all their arrays.
         """
-        graph = self._made.get(positions)
+        graph = self._graphs.get(positions)
         if graph is not None:
             graph.launch(stream=self._device.hardware.compute)
             return
         launches()
-        if len(self._made) == _GRAPHS or self._tries > _TRIES:
+        if len(self._graphs) == _GRAPHS or self._tries > _TRIES:
             return
         if positions == self._last:
-            self._made[positions] = self._capture_graph(launches)
+            self._graphs[positions] = self._capture_graph(launches)
         else:
             self._tries += 1
             if self._tries > _TRIES:
@@ -269,8 +270,8 @@ class GpuGenerator:
         self.changes = inner.changes
         self.changes_places = inner.changes_places
         self.reads = inner.reads
-        self.draws = inner.draws
-        self.needs_value = inner.needs_value
+        self.uses_rng = inner.uses_rng
+        self.value_dependent_inputs = inner.value_dependent_inputs
         self.repays = inner.repays
 
     def fingerprint(self, request: Request) -> str | None:

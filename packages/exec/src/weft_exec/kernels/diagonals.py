@@ -96,7 +96,7 @@ def _diagonal_indices(
     lower, upper = _bounds(k)
     if not (lower == upper == 0 or -rows < lower <= upper < columns):
         raise errors.InvalidArgumentError(
-            f"k must be the number of a diagonal of matrices of shape {[rows, columns]}, or the "
+            f"k must be a diagonal of matrices of shape {[rows, columns]}, or the "
             "lowest and the "
             f"highest of several, got {k.tolist()}"
         )

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 from zlib import crc32
 
-from weft_graph.functions.state import draws
+from weft_graph.functions.state import uses_rng
 from weft_graph.ir.node import Node
 from weft_graph.ir.traits import Role
 from weft_graph.passes.whole_loops import STRIDE
@@ -43,7 +43,7 @@ current = _CurrentIteration()
 
 def needs_counters(node: Node) -> bool:
     """Return True if a node draws random numbers or counts its runs, or calls functions that do."""
-    return node.role is Role.CALL or draws(node) or node.traits.numbered
+    return node.role is Role.CALL or uses_rng(node) or node.traits.numbered
 
 
 def next_counter(stream: Any) -> tuple[int, int]:

@@ -112,7 +112,7 @@ class Placer:
         self._log(node, device)
         return device.name
 
-    def assign(self, nodes: Sequence[Node], *, within_limits: bool = True) -> StepPlacement:
+    def assign(self, nodes: Sequence[Node], *, count_step_values: bool = True) -> StepPlacement:
         """Assign devices to the nodes of a step.
 
         Args:
@@ -125,9 +125,9 @@ class Placer:
         """
         self._pin()
         run = self._simulation(nodes)
-        run.run(within_limits=within_limits)
+        run.run(count_step_values=count_step_values)
         self._keep(run)
-        if within_limits:
+        if count_step_values:
             for node, device in run.found.items():
                 self._log(node, self._devices[device])
         return StepPlacement(run, nodes, {d.name: d.memory for d in self._devices})

@@ -26,7 +26,7 @@ from weft_exec.placement.report import NodePlacement, PlacementReport
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import is_back_edge
 from weft_graph.ir.traits import Role
-from weft_graph.passes.flow import needs_of
+from weft_graph.passes.flow import dependencies_of
 from weft_graph.passes.partition import goes_along, is_anywhere
 from weft_tensor import errors
 
@@ -136,7 +136,7 @@ class Simulation:
         self._arrived: dict[tuple[Node, int, int], float] = {}
         self.crossings: list[Transfer] = []
 
-    def run(self, strict: bool = True, within_limits: bool = True) -> None:
+    def run(self, strict: bool = True, count_step_values: bool = True) -> None:
         """Run the simulation.
 
         Args:
@@ -146,7 +146,7 @@ class Simulation:
         Raises: UnimplementedError, InvalidArgumentError, ResourceExhaustedError.
         """
         self._find_loops()
-        if within_limits and any(self._limits):
+        if count_step_values and any(self._limits):
             self._count_uses()
         for node in self._nodes:
             try:
@@ -323,7 +323,7 @@ class Simulation:
         """
         latest = 0.0
         if device == _ANYWHERE:
-            for producer in needs_of(node):
+            for producer in dependencies_of(node):
                 latest = max(latest, self._ready.get(producer, 0.0))
             return latest
         for source in node.inputs:
@@ -440,7 +440,7 @@ class Simulation:
         loops_of: dict[Node, tuple[str, ...]] = {}
         for node in self._nodes:
             names: tuple[str, ...] = ()
-            for producer in needs_of(node):
+            for producer in dependencies_of(node):
                 other = loops_of.get(producer)
                 if other is not None and len(other) > len(names):
                     names = other

@@ -47,8 +47,8 @@ class StepReport:
       names: names of these regions and loops.
       states: the current state of regions, by name: compiled, or the time for which they wait.
         Regions of steps that have run briefly or not at all have no state.
-      left: the number of nodes that run by kernels, by op type and reason.
-      loops: the loops that are not compiled as a whole, with the reason.
+      left: the number of nodes that run with kernels, by op type and reason.
+      loop_rejections: the loops that are not compiled as a whole, with the reason.
       functions: the compiled regions for the values that `explain` received, with the time of each
         kernel: `CompiledFunction`s.
       limits: the limits of one thread of the machine if there are functions: a `Roofline`.
@@ -63,7 +63,7 @@ class StepReport:
         self.names: list[str] = []
         self.states: dict[str, str] = {}
         self.left: Counter[tuple[str, str]] = Counter()
-        self.loops: dict[str, str] = {}
+        self.loop_rejections: dict[str, str] = {}
         self.functions: list[CompiledFunction] = []
         self.limits: Roofline | None = None
         self.verbose = False
@@ -95,7 +95,7 @@ class StepReport:
 
     def add_compiled(self, choice: NodeSelection) -> None:
         """Add the compiled regions, and the nodes and loops that are not compiled, with reasons."""
-        self.loops.update(choice.loops)
+        self.loop_rejections.update(choice.loop_rejections)
         self.names += choice.names
         self.compiled += [[(node.name, node.type) for node in region] for region in choice.regions]
         self.left.update((node.type, value) for node, value in choice.left.items())
@@ -201,7 +201,9 @@ class StepReport:
                 lines.append(f"    {self.states[name]}")
         for (op, reason), n in self.left.most_common(limit):
             lines.append(f"by kernels: {op} {n}: {reason}")
-        lines += [f"no whole loop: {name}: {loop}" for name, loop in self.loops.items()][:limit]
+        lines += [f"no whole loop: {name}: {loop}" for name, loop in self.loop_rejections.items()][
+            :limit
+        ]
         if self.functions:
             from weft_exec.session.compiled_page import text_of
 

@@ -220,7 +220,7 @@ class PartPlanner:
         devices_by_node = None
         if self.limited and len(self._devices_by_name) > 1:
             nodes = sort_by_priority(step.live_nodes())
-            devices_by_node = self._placer.assign(nodes, within_limits=False).places
+            devices_by_node = self._placer.assign(nodes, count_step_values=False).places
         return optimize_memory(step, self._memory_options(devices_by_node))
 
     def _memory_options(self, devices_by_node: Mapping[Node, str] | None) -> MemoryOptions:

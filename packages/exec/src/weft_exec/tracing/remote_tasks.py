@@ -55,8 +55,8 @@ def add_tasks(writer: Writer, content: bytes, steps: Sequence[WholeStep], proces
         offset, error = 0, 0
     else:
         offset, error = clock_offset(pairs)
-    known = {there.number: here.number for here, there in pairs}
-    append_trace(writer, trace, offset, error, known)
+    step_numbers = {remote.number: local.number for local, remote in pairs}
+    append_trace(writer, trace, offset, error, step_numbers)
 
 
 def whole_steps(trace: Trace) -> list[WholeStep]:
@@ -79,10 +79,12 @@ def matching_steps(
     """
     pairs: list[tuple[WholeStep, WholeStep]] = []
     for label in dict.fromkeys([step.label for step in tasks]):
-        here = sorted([step for step in client if step.label == label], key=lambda step: step.start)
-        there = [step for step in tasks if step.label == label]
-        if len(there) <= len(here):
-            pairs += zip(here, there, strict=False)
+        local = sorted(
+            [step for step in client if step.label == label], key=lambda step: step.start
+        )
+        remote = [step for step in tasks if step.label == label]
+        if len(remote) <= len(local):
+            pairs += zip(local, remote, strict=False)
     return pairs
 
 
@@ -90,8 +92,8 @@ def clock_offset(pairs: Sequence[tuple[WholeStep, WholeStep]]) -> tuple[int, int
     """Return how far the clock of the tasks is ahead, and the largest error of that."""
     if not pairs:
         return 0, _UNKNOWN_ERROR
-    lowest = max([there.end - here.end for here, there in pairs])
-    highest = min([there.start - here.start for here, there in pairs])
+    lowest = max([remote.end - local.end for local, remote in pairs])
+    highest = min([remote.start - local.start for local, remote in pairs])
     if lowest > highest:
         return (lowest + highest) // 2, _UNKNOWN_ERROR
     return (lowest + highest) // 2, (highest - lowest + 1) // 2

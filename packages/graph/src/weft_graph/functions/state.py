@@ -49,7 +49,7 @@ def is_private(node: Node) -> bool:
     return node.traits.state is State.STEP
 
 
-def draws(node: Node) -> bool:
+def uses_rng(node: Node) -> bool:
     """Return True if a node uses random numbers."""
     return node.traits.random
 

@@ -142,27 +142,28 @@ class Generated(Protocol):
     """A compiled function of arrays.
 
     Attributes:
-      takes: indices of the inputs that it receives; known inputs are compiled in.
-      draws: the members that use random numbers, in the order of their streams.
-      tells: True if the last result says which of these used random numbers: members in branches
-        may not have run.
+      input_positions: indices of the inputs that it receives; known inputs are compiled in.
+      rng_nodes: the members that use random numbers, in the order of their streams.
+      reports_rng_use: True if the last result says which of these used random numbers: members in
+        branches may not have run.
       results: the dtype and shape of each result.
       updates: indices of the inputs whose variables it updates.
-      long: True if it may run for milliseconds and can be interrupted.
-      bounded: True if its run time is bounded by the shapes.
-      shares: True if its code is shape-polymorphic, so that another size compiles quickly.
+      is_long_running: True if it may run for milliseconds and can be interrupted.
+      is_bounded: True if its run time is bounded by the shapes.
+      is_shape_polymorphic: True if its code is shape-polymorphic, so that another size compiles
+        quickly.
       threads: number of threads that may run a call; 1 until the caller changes it. The results do
       not depend on it, except for the last bits of BLAS products.
     """
 
-    takes: Sequence[int]
-    draws: Sequence[Node]
-    tells: bool
+    input_positions: Sequence[int]
+    rng_nodes: Sequence[Node]
+    reports_rng_use: bool
     results: Sequence[tuple[DType, Shape]]
     updates: Sequence[int]
-    long: bool
-    bounded: bool
-    shares: bool
+    is_long_running: bool
+    is_bounded: bool
+    is_shape_polymorphic: bool
     threads: int
 
     @property
@@ -246,7 +247,7 @@ class NoProfiles:
         """Do nothing."""
 
 
-class Choosing(Protocol):
+class CompileSupport(Protocol):
     """Interface that tells which nodes a code generator can compile."""
 
     def unsupported_reason(self, subject: Node | Subgraph) -> str:
@@ -278,14 +279,14 @@ class Choosing(Protocol):
         """
         ...
 
-    def draws(self, node: Node) -> bool:
+    def uses_rng(self, node: Node) -> bool:
         """Return True if a node uses random numbers and may be compiled.
 
         The function receives the state of its stream; the caller counts the executions.
         """
         ...
 
-    def needs_value(self, node: Node) -> Sequence[int]:
+    def value_dependent_inputs(self, node: Node) -> Sequence[int]:
         """Return the indices of inputs whose values determine the code, such as axes."""
         ...
 
@@ -308,7 +309,7 @@ class ClockReader(NamedTuple):
     fail: Callable[[Any], object]
 
 
-class CodeGenerator(Choosing, Protocol):
+class CodeGenerator(CompileSupport, Protocol):
     """Compiler of regions and loops to functions."""
 
     @property
@@ -448,12 +449,12 @@ class DeviceCode(Protocol):
         ...
 
     @property
-    def takes(self) -> Sequence[int]:
+    def input_positions(self) -> Sequence[int]:
         """See `Generated`."""
         ...
 
     @property
-    def draws(self) -> Sequence[Node]:
+    def rng_nodes(self) -> Sequence[Node]:
         """See `Generated`."""
         ...
 
@@ -468,7 +469,7 @@ class DeviceCode(Protocol):
         ...
 
 
-class DeviceCodeGenerator(Choosing, Protocol):
+class DeviceCodeGenerator(CompileSupport, Protocol):
     """Generator of kernels from nodes, for one type of device."""
 
     def generate(

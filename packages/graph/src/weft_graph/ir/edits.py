@@ -27,11 +27,11 @@ class Edits(Collections):
         super().__init__()
         self.nodes: list[Node] = []
         self._by_name: dict[str, Node] = {}
-        self._extended = 0
+        self._num_fixed_nodes = 0
 
     def mark_extended(self, count: int) -> None:
         """Record that a session runs the first `count` nodes, which edits may no longer change."""
-        self._extended = max(self._extended, count)
+        self._num_fixed_nodes = max(self._num_fixed_nodes, count)
 
     def replace_input(self, node: Node, position: int, new: Output, *, reason: str) -> None:
         """Replace the input of `node` at index `position` by `new`.
@@ -204,7 +204,7 @@ class Edits(Collections):
     def _check_editable(self, node: Node, reason: str) -> None:
         if node.graph is not self:
             raise errors.InvalidArgumentError(f"{node!r} belongs to a different graph ({reason})")
-        if node.index < self._extended:
+        if node.index < self._num_fixed_nodes:
             raise errors.FailedPreconditionError(
                 f"{node.type} {node.name!r} was already run by a session and cannot be edited "
                 f"({reason}); add nodes instead",

@@ -275,7 +275,10 @@ class _Reader:
                 else:
                     value = () if attr.default is REQUIRED else attr.default
                 if isinstance(value, int) and not 0 <= value <= MAX_OUTPUTS:
-                    raise errors.InvalidArgumentError(f"{location} requests {value} outputs")
+                    raise errors.InvalidArgumentError(
+                        f"{location}: the number of outputs must be from 0 to {MAX_OUTPUTS}, got "
+                        f"{value}"
+                    )
                 attrs[key] = value
         if any(
             arg.number_attr is not None and not attrs[arg.number_attr] for arg in op_def.outputs

@@ -331,7 +331,9 @@ class Importer:
         # Until its loop is closed, a Merge takes another of its inputs twice.
         values_present = [value for value in inputs if value is not None]
         if inputs and not values_present:
-            raise errors.InvalidArgumentError("every input comes from a loop's NextIteration")
+            raise errors.InvalidArgumentError(
+                "a Merge must have an input that is not a loop's NextIteration"
+            )
         values = tuple([values_present[0] if value is None else value for value in inputs])
         signature = Signature(parsed.op_def, parsed.attrs)
         signature.check(values, parsed.op_def.name, parsed.node_def.name)

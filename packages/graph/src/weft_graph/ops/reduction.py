@@ -46,7 +46,7 @@ def _arg_shape(node: NodeSpec) -> Sequence[Dims]:
     if dims is None:
         return (None,)
     if not dims:
-        raise errors.InvalidArgumentError("a position of an extreme requires rank at least 1")
+        raise errors.InvalidArgumentError("ArgMax and ArgMin require rank at least 1")
     axis = shape_rules.scalar_int(node.inputs[1], "dimension")
     if axis is None:
         return ((None,) * (len(dims) - 1),)

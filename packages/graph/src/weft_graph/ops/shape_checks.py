@@ -132,7 +132,7 @@ def _required_sizes(value: _ShapeInfo, sizes: Any) -> tuple[list[Any] | None, bo
     size_list = size_list[1:] if inner else size_list or [1]
     if Ellipsis in size_list or "*" in size_list:
         raise errors.InvalidArgumentError(
-            f"'...' and '*' may stand only for the first axes, got {sizes!r} for {value.name}"
+            f"'...' and '*' are allowed only for the leading axes, got {sizes!r} for {value.name}"
         )
     return size_list, inner
 

@@ -166,7 +166,7 @@ class Flow:
     def _enclosing_frame(self, node: Node) -> Frame:
         innermost_frame: Frame | None = None
         first: Node | None = None
-        for need in needs_of(node):
+        for need in dependencies_of(node):
             if is_free(need):
                 continue
             frame = self.frame[need]
@@ -283,7 +283,7 @@ def only_waits(node: Node) -> bool:
     return not (node.inputs or node.outputs or node.op_def.traits.stateful)
 
 
-def needs_of(node: Node) -> list[Node]:
+def dependencies_of(node: Node) -> list[Node]:
     """Return the nodes that a node waits for, ignoring back edges."""
     if node.role is Role.MERGE:
         needs = [source.node for source in node.inputs if not is_back_edge(node, source)]
@@ -300,7 +300,7 @@ def sort_topologically(nodes: Sequence[Node], key: Callable[[Node], Any]) -> lis
     users: dict[Node, list[Node]] = {node: [] for node in nodes}
     pending: dict[Node, int] = {}
     for node in nodes:
-        intersection = inside.intersection(needs_of(node))
+        intersection = inside.intersection(dependencies_of(node))
         pending[node] = len(intersection)
         for need in intersection:
             users[need].append(node)

@@ -93,7 +93,7 @@ class InliningPolicy:
             return deeper(self._can_stay, callee)
         if state.is_private(node):
             return True
-        if state.draws(node) or state.returns_handle(node):
+        if state.uses_rng(node) or state.returns_handle(node):
             return False
         if state.has_effect(node) and not state.resources(node):
             return False

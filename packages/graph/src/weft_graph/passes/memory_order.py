@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Callable, Iterable, Sequence
 
 from weft_graph.ir.node import Node, Output
-from weft_graph.passes.flow import has_control_flow, needs_of
+from weft_graph.passes.flow import dependencies_of, has_control_flow
 from weft_graph.passes.memory import BytesOf, MemoryEstimate, Values, estimate_memory, static_bytes
 
 
@@ -54,7 +54,7 @@ def _predecessor_positions(nodes: Sequence[Node]) -> list[list[int]]:
     all_needs: list[list[int]] = []
     before = -1
     for i, node in enumerate(nodes):
-        needs = {position[need] for need in needs_of(node) if need in position}
+        needs = {position[need] for need in dependencies_of(node) if need in position}
         if _touches_state(node):
             if before >= 0:
                 needs.add(before)

@@ -24,7 +24,7 @@ from weft_graph.ir.step_graph import Part, StepGraph, is_back_edge
 from weft_graph.ir.traits import Role
 from weft_graph.ops.step import DEPTH, EXTEND, GUARD, RECEIVE, SEND, TRUNCATE
 from weft_graph.passes.compression import Lossy, nothing_is_lossy
-from weft_graph.passes.flow import Flow, Frame, Guard, is_free, needs_of, sort_topologically
+from weft_graph.passes.flow import Flow, Frame, Guard, dependencies_of, is_free, sort_topologically
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims
@@ -164,7 +164,7 @@ def depths(
         changed = False
         for node in nodes:
             depth = 0
-            for need in needs_of(node):
+            for need in dependencies_of(node):
                 depth = max(depth, depth_of[need] + devices.crosses(need, node))
             for delay in _delays_of(node, devices, delays):
                 depth = max(depth, depth_of.get(delay, 0) + 1)

@@ -18,7 +18,7 @@ from weft_graph.ir.node import Node
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.step_graph import RunOrder, StepGraph, reorder_nodes
 from weft_graph.ir.traits import Role
-from weft_graph.passes.flow import ALWAYS, Flow, needs_of
+from weft_graph.passes.flow import ALWAYS, Flow, dependencies_of
 from weft_graph.passes.memory import BytesOf, MemoryLimits, Values, static_bytes
 from weft_graph.passes.partition import Assignment
 from weft_graph.passes.waiting import BlockingOrder
@@ -123,7 +123,7 @@ class _Queue:
     def hold(self, first: Sequence[int], created: Sequence[int]) -> None:
         """Make each node that produces values wait for all nodes before its first index."""
         for i, node in enumerate(self._nodes):
-            before = [j for n in needs_of(node) if (j := self._position.get(n, i)) < i]
+            before = [j for n in dependencies_of(node) if (j := self._position.get(n, i)) < i]
             over = max(map(self._rank_after, before), default=0)
             target_rank = self._rank[first[i]]
             if (
@@ -158,7 +158,7 @@ class _Queue:
             control: Node | None = self._nodes[last]
         else:
             control = self._bar(rank)
-        if control is not None and control not in needs_of(node):
+        if control is not None and control not in dependencies_of(node):
             controls = [*node.controls, control]
             self._step.graph.set_control_inputs(node, controls, reason="run ahead")
             self.held += 1

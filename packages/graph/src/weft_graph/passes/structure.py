@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import is_back_edge
 from weft_graph.ir.traits import Role
-from weft_graph.passes.flow import Atom, Flow, Frame, is_free, needs_of
+from weft_graph.passes.flow import Atom, Flow, Frame, dependencies_of, is_free
 
 Path = tuple[Atom, ...]
 
@@ -99,7 +99,7 @@ class Structurer:
             frame = self._flow.frame[node]
             if frame.parent is not None:
                 self._late[frame] = True
-        for need in dict.fromkeys(needs_of(node)):
+        for need in dict.fromkeys(dependencies_of(node)):
             self._connect(need, node)
 
     def _register(self, element: Element) -> None:

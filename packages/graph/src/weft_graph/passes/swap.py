@@ -21,7 +21,7 @@ from typing import NamedTuple
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import RunOrder, StepGraph, reorder_nodes
 from weft_graph.ir.traits import Role
-from weft_graph.passes.flow import ALWAYS, Flow, needs_of
+from weft_graph.passes.flow import ALWAYS, Flow, dependencies_of
 from weft_graph.passes.max_tree import MaxTree
 from weft_graph.passes.memory import (
     BytesOf,
@@ -133,7 +133,9 @@ class _SwapRewriter:
         """Return the length of the longest path to each node."""
         depths: list[int] = []
         for i, node in enumerate(self._nodes):
-            before = [depths[j] for n in needs_of(node) if (j := self._position.get(n, i)) < i]
+            before = [
+                depths[j] for n in dependencies_of(node) if (j := self._position.get(n, i)) < i
+            ]
             depths.append(1 + max(before, default=-1))
         return depths
 
@@ -330,7 +332,7 @@ class _SwapRewriter:
         before += [copy.inputs[0].node for copy in copies]
         for i in range(begin, end):
             node = self._nodes[i]
-            if not after.isdisjoint(needs_of(node)):
+            if not after.isdisjoint(dependencies_of(node)):
                 after.add(node)
             elif (
                 self._device[i] == device

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from weft_graph.functions.state import has_effect, origin
 from weft_graph.ir.node import Node
 from weft_graph.ir.traits import Role
-from weft_graph.passes.flow import needs_of
+from weft_graph.passes.flow import dependencies_of
 from weft_tensor import dtypes
 
 
@@ -31,13 +31,13 @@ class BlockingOrder:
             return
         for node in nodes:
             mask = waiting.get(node, 0)
-            for need in needs_of(node):
+            for need in dependencies_of(node):
                 mask |= self._masks.get(need, 0)
             self._masks[node] = mask
         for node in reversed(nodes):
             if node in self._leads or _can_help(node):
                 self._leads.add(node)
-                self._leads.update(needs_of(node))
+                self._leads.update(dependencies_of(node))
 
     def first(self, nodes: Sequence[Node]) -> list[Node]:
         """Return the nodes with those first that can unblock others and do not wait."""

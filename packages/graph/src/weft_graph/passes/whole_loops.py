@@ -99,7 +99,7 @@ class WholeLoop:
       kept: its uses of TensorArrays and stacks.
       reads: indices among `enters` of references and handles of variables that it only reads.
       updates: indices among `enters` of references and handles of variables that it updates.
-      draws: the nodes with a random stream.
+      rng_nodes: the nodes with a random stream.
       stacks: the nodes that create a stack per iteration, with the nodes that push its handle.
       nodes: all nodes inside, including those of inner loops.
     """
@@ -121,7 +121,7 @@ class WholeLoop:
         self.updates = {position for position in changed if position is not None}
         read = {position for node in self.nodes for position in self._variables_read_by(node)}
         self.reads = {position for position in read if position is not None} - self.updates
-        self.draws = [node for node in self.nodes if node.traits.random]
+        self.rng_nodes = [node for node in self.nodes if node.traits.random]
 
     @property
     def variables(self) -> Sequence[Node]:
@@ -292,7 +292,7 @@ class LoopRequest(NamedTuple):
       WRITE that has `begun`, uint8 flags, 2 for elements that cannot be written and 0 for others.
       For a POP, the values, and their number as int64.
     - If it uses random numbers, the states of its streams in the first iteration: uint64 of shape
-      (draws, 6). Number 3 increases by one per iteration; in an inner loop it is `STRIDE` times
+      (rng_nodes, 6). Number 3 increases by one per iteration; in an inner loop it is `STRIDE` times
       that of the outer loop plus the iteration number.
 
     The output arrays, `results`, are in this order:
@@ -301,7 +301,7 @@ class LoopRequest(NamedTuple):
     - The new values of the variables in `updates`, in the order of their indices.
     - If it uses random numbers, the number of iterations, int64.
     - For each POP, in the order of nodes in the loop, the number of remaining values, int64.
-    - If it uses random numbers, uint8 flags, 1 for each node in `draws` that has run.
+    - If it uses random numbers, uint8 flags, 1 for each node in `rng_nodes` that has run.
     - For a READ and a WRITE, uint8 flags of the elements, 2 for read and 1 for written ones; for a
     WRITE
       after the elements. For one that `grows`, then the largest index, int64.

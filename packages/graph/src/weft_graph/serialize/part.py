@@ -115,7 +115,7 @@ def _check_positions(nodes: list[Node]) -> None:
     for node in nodes:
         index = node.attrs["index"]
         if index in positions:
-            raise _unsupported_part_error(node, f"another {node.type} has the index {index}, too")
+            raise _unsupported_part_error(node, f"the index {index} is used by another {node.type}")
         positions.add(index)
 
 
@@ -137,7 +137,7 @@ def _check_added(node: Node) -> None:
                 raise _unsupported_part_error(node, f"{name} is not text")
     if any(i >= len(node.outputs) for i in node.attrs.get("_used", ())):
         raise _unsupported_part_error(
-            node, f"_used must be places among its {len(node.outputs)} outputs"
+            node, f"_used must be indices of its {len(node.outputs)} outputs"
         )
 
 

@@ -61,7 +61,7 @@ def stat(path: PathLike) -> FileStatistics:
     """
     name = as_path(path)
     fs, inner = locate(name)
-    with convert_os_errors("looking at", name):
+    with convert_os_errors("checking", name):
         return fs.stat(inner)
 
 
@@ -98,7 +98,7 @@ def _try_stat(name: str) -> FileStatistics | None:
     if not name:
         return None
     fs, inner = locate(name)
-    with convert_os_errors("looking at", name):
+    with convert_os_errors("checking", name):
         try:
             return fs.stat(inner)
         except (FileNotFoundError, NotADirectoryError):

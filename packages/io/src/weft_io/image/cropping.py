@@ -88,7 +88,7 @@ def pad_to_bounding_box(
             before = _check_minimum(offsets[axis], 0, "an offset of an image")
             used_size = _sum(before, size_of(value, axis - 3))
             after = _check_minimum(
-                _difference(targets[axis], used_size), 0, "what follows an image"
+                _difference(targets[axis], used_size), 0, "the padding after an image"
             )
             rows[count - 3 + axis] = [before, after]
         paddings = stack([_vector(row) for row in rows])

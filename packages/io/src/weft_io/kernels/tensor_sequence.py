@@ -91,7 +91,9 @@ def _split(node: Node, device: Device) -> KernelFunction:
 
     def run(value: Any, sizes: Any) -> TensorSequence:
         if not -value.ndim <= axis < value.ndim:
-            raise errors.InvalidArgumentError(f"axis must be one of {value.ndim} axes, got {axis}")
+            raise errors.InvalidArgumentError(
+                f"axis must be in [{-value.ndim}, {value.ndim}), got {axis}"
+            )
         count = value.shape[axis]
         if np.ndim(sizes) == 0:
             if sizes < 1:

@@ -238,7 +238,7 @@ class _Export:
             verb = "is" if len(self._unfed) == 1 else "are"
             first = self._unfed[0]
             raise errors.InvalidArgumentError(
-                f"the model requires {names}, which {verb} in no feeds: feed it, or pass its "
+                f"the model requires {names}, which {verb} not fed: feed it, or pass its "
                 f"value, values={{{first.name!r}: ...}}",
                 op=first.type,
                 node=first.name,

@@ -54,7 +54,7 @@ class FlowExport:
         wrong = [frame for frame in self._flow.frames if frame.problem]
         for frame in wrong:
             first = [*frame.enters, *frame.merges, *self._live][0]
-            self._refuse(first, f"{frame.label} is no plain loop: {frame.problem}")
+            self._refuse(first, f"{frame.label} cannot be exported as a loop: {frame.problem}")
         return not wrong
 
     def run(self) -> None:
@@ -100,7 +100,7 @@ class FlowExport:
         differs = upper - lower
         pred, side = next(iter(differs), (None, -1))
         if len(differs) != 1 or not isinstance(pred, Output) or node.outputs[1].consumers():
-            self._refuse(node, "it joins no branches of one condition")
+            self._refuse(node, "it does not merge the two branches of one condition")
             return Value(node.outputs[0].dtype.base_dtype)
         match = conditionals.setdefault(pred, _Conditional())
         if match.node is None:

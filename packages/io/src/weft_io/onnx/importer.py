@@ -195,8 +195,8 @@ def _is_tensor(node: NodeProto) -> bool:
 
 def _is_fusible(survey: Survey) -> bool:
     """Return True if the model's ops have the semantics that fusion relies on."""
-    has_standard_names = any(not domain for domain, _ in survey.functions)
-    return not has_standard_names and survey.versions.get("", 1) >= _INFERENCE
+    overrides_standard_ops = any(not domain for domain, _ in survey.functions)
+    return not overrides_standard_ops and survey.versions.get("", 1) >= _INFERENCE
 
 
 def _check_inputs(graph: GraphProto, infos: Sequence[ValueInfoProto], replaced: set[str]) -> None:

@@ -104,7 +104,7 @@ class Operation:
         """
         result = self.get(index)
         if result is None:
-            raise errors.InvalidArgumentError(f"{self.op} requires its input {index}")
+            raise errors.InvalidArgumentError(f"{self.op} lacks its required input {index}")
         return result
 
     def get(self, index: int) -> Output | None:
@@ -241,7 +241,7 @@ class Operation:
         """
         result = self.attributes.get(name)
         if result is None:
-            raise errors.InvalidArgumentError(f"{self.op} requires its attribute {name}")
+            raise errors.InvalidArgumentError(f"{self.op} lacks its required attribute {name}")
         return result
 
     def dtype_of(self, name: str, default: DType) -> DType:
@@ -254,7 +254,9 @@ class Operation:
         if isinstance(number, str):  # before version 6
             types = dict(TensorProto.DataType.items())
             if number not in types:
-                raise errors.InvalidArgumentError(f"{self.op}: ONNX has no type {number!r}")
+                raise errors.InvalidArgumentError(
+                    f"{self.op}: unknown ONNX element type {number!r}"
+                )
             number = types[number]
         return weft_type(number) if number else default
 
@@ -288,7 +290,7 @@ class Operation:
         count = self.rank(input_index)
         if not -count <= axis < max(count, 1):
             raise errors.InvalidArgumentError(
-                f"{name} of {self.op} must be one of {count} axes, got {axis}"
+                f"{name} of {self.op} must be an axis in [{-count}, {count}), got {axis}"
             )
         return axis % max(count, 1)
 

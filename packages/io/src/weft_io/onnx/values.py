@@ -63,7 +63,7 @@ class Values:
         label = f"tensor {tensor.name!r}" if tensor.name else "a tensor"
         dtype = weft_type(tensor.data_type)
         if any(size < 0 for size in tensor.dims):
-            raise errors.InvalidArgumentError(f"{label} has sizes {list(tensor.dims)}")
+            raise errors.InvalidArgumentError(f"{label} has negative sizes: {list(tensor.dims)}")
         if tensor.data_location == _EXTERNAL:
             return self._external(tensor, dtype, label)
         if dtype is dtypes.string:

@@ -249,7 +249,7 @@ def _check_names(ours: Parameters, theirs: Parameters, names: Mapping[str, str])
         lost = sorted(set(used) - set(parameters))
         if lost:
             raise errors.NotFoundError(
-                f"names has {', '.join(lost[:5])}, not among {what} {len(parameters)} parameters"
+                f"names has {', '.join(lost[:5])}, which {what} {len(parameters)} parameters lack"
             )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from weft_graph.functions.state import draws
+from weft_graph.functions.state import uses_rng
 from weft_graph.ir.builder import create, out
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.device_spec import DeviceSpec
@@ -74,7 +74,7 @@ def state_of_run(graph: Graph) -> list[SaveableObject]:
 def _rng_nodes(graph: Graph) -> Iterator[Node]:
     initial = _before_initializers(graph)
     for node in graph.nodes:
-        if draws(node) and (
+        if uses_rng(node) and (
             node not in initial
             or any(user not in initial for output in node.outputs for user in output.consumers())
         ):

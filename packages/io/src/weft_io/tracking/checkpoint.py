@@ -72,7 +72,7 @@ class Checkpoint(Composite):
     def __init__(self, **kwargs: Any) -> None:
         object.__setattr__(self, "tracked", {})
         self._saver: Saver | None = None
-        self._saved: Any = None
+        self._saver_key: Any = None
         self._pending: tuple[str, proto.TrackableObjectGraph] | None = None
         for name, value in sorted(kwargs.items()):
             check_trackable(value, name)
@@ -153,12 +153,12 @@ class Checkpoint(Composite):
         """Return the saver of the current objects; create a new one if they have changed."""
         message = object_graph.message().SerializeToString(deterministic=True)
         key = (message, graph, [id(result.value) for result in object_graph.objects])
-        if self._saver is None or key != self._saved:
+        if self._saver is None or key != self._saver_key:
             with graph.as_default():
                 saved = object_graph.saved()
                 saved[GRAPH_KEY] = StringSaveable(partial(constant, message), GRAPH_KEY)
                 self._saver = Saver(saved, max_to_keep=0, name="save")
-            self._saved = key
+            self._saver_key = key
         return self._saver
 
     # ------------------------------------------------------------------------- restoring

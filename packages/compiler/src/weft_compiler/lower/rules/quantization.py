@@ -70,11 +70,11 @@ def _nudge_range(op: Operation, low: Value, high: Value) -> _Range:
 
     position = part("place", nearest)
 
-    def end(name: str, at_step: float) -> Value:
+    def end(name: str, quantized_value: float) -> Value:
         return part(
             name,
             lambda *index: apply(
-                "mul", apply("sub", _number(at_step), position.at(*index)), scale.at(*index)
+                "mul", apply("sub", _number(quantized_value), position.at(*index)), scale.at(*index)
             ),
         )
 
@@ -130,7 +130,7 @@ def _fake(op: Operation) -> Value:
 
 
 @lowers("FakeQuantWithMinMaxArgsGradient")
-def _fake_gradient(op: Operation) -> Value:
+def _fake_quant_gradient(op: Operation) -> Value:
     gradient, x = op.inputs
     require(gradient.shape == x.shape, "the shapes of gradients and inputs differ")
     of = _nudge_range(op, *_ends(op, x, 2))
@@ -145,7 +145,7 @@ def _fake_gradient(op: Operation) -> Value:
 
 
 @lowers("FakeQuantWithMinMaxVarsGradient", "FakeQuantWithMinMaxVarsPerChannelGradient")
-def _fake_gradients(op: Operation) -> list[Value]:
+def _fake_quant_gradients(op: Operation) -> list[Value]:
     """Return the gradients: inside the range for the input, outside for the ends."""
     gradient, x = op.inputs[:2]
     require(gradient.shape == x.shape, "the shapes of gradients and inputs differ")

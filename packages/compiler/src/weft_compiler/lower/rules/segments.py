@@ -180,7 +180,7 @@ def _require_ascending(ids: Value) -> Requirement:
         return apply("less_equal", ids.at(i), ids.at(plus(i, 1)))
 
     return Requirement(
-        (max(ids.size - 1, 0),), condition, "segments that do not decrease were required"
+        (max(ids.size - 1, 0),), condition, "segment ids in ascending order were required"
     )
 
 

@@ -85,7 +85,9 @@ def _histogram(op: Operation) -> Value:
     value = Value(op.name, op.dtype(), shape, StatementDefinition((indices,), write))
     value.requires = (
         Requirement(
-            (), lambda: apply("less", ends.at(0), ends.at(1)), "a rising range was required"
+            (),
+            lambda: apply("less", ends.at(0), ends.at(1)),
+            "a range whose lower bound is below its upper one was required",
         ),
     )
     return value
@@ -131,5 +133,5 @@ def _inverse(op: Operation) -> Value:
     def there(i: Expr) -> Expr:
         return apply("greater_equal", indices.at(i), number(0, x.dtype))
 
-    result.requires = (Requirement(x.shape, there, "each place once was required"),)
+    result.requires = (Requirement(x.shape, there, "a permutation was required"),)
     return result

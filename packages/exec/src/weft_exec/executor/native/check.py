@@ -153,7 +153,7 @@ class KernelCheck:
                     scales = _as_sequence(self._kernels[member](*magnitudes))
             for output_index, (output, want) in enumerate(zip(results, expected, strict=False)):
                 if want is None:
-                    continue  # not run by kernels
+                    continue  # not run with kernels
                 value, want = self._host(values[output]), self._host(want)
                 scale = max_magnitude(self._host(scales[output_index])) if scales else 0.0
                 if is_different(value, want, scale):

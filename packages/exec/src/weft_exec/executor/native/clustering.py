@@ -12,14 +12,14 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from weft_exec.executor.compilers import Offer
+from weft_exec.executor.compilers import CompileOffer
 from weft_exec.executor.native.conditionals import Conditionals
 from weft_exec.executor.native.variables import Variables
 from weft_exec.kernels.random_counters import needs_counters
-from weft_graph.ir.code_generators import Choosing, are_sizes, is_size
+from weft_graph.ir.code_generators import CompileSupport, are_sizes, is_size
 from weft_graph.ir.node import Node
 from weft_graph.ir.traits import Role
-from weft_graph.passes.flow import needs_of, only_waits
+from weft_graph.passes.flow import dependencies_of, only_waits
 from weft_tensor import dtypes
 
 LEAST: Final = 2
@@ -47,7 +47,10 @@ class NodeSelection(NamedTuple):
 
 
 def choose(
-    offer: Offer, generator: Choosing, allowed: Collection[Node], device_type: str = "CPU"
+    offer: CompileOffer,
+    generator: CompileSupport,
+    allowed: Collection[Node],
+    device_type: str = "CPU",
 ) -> NodeSelection:
     """Choose sets of the requested nodes that can be compiled together, and are worth it.
 
@@ -63,8 +66,8 @@ def choose(
 
 
 def _add_reads(
-    offer: Offer,
-    generator: Choosing,
+    offer: CompileOffer,
+    generator: CompileSupport,
     allowed: Collection[Node],
     conditionals: Conditionals,
     device_type: str,
@@ -84,7 +87,7 @@ def _add_reads(
 
 
 def _later_reads(
-    offer: Offer, generator: Choosing, variables: Variables, allowed: Collection[Node]
+    offer: CompileOffer, generator: CompileSupport, variables: Variables, allowed: Collection[Node]
 ) -> set[Node]:
     """Return reads of variables, in their order, whose values only compiled nodes may use."""
     return {
@@ -112,8 +115,8 @@ def _is_for_others(read: Node, regions: Sequence[list[Node]], variables: Variabl
 
 
 def _choose(
-    offer: Offer,
-    generator: Choosing,
+    offer: CompileOffer,
+    generator: CompileSupport,
     allowed: Collection[Node],
     variables: Variables,
     later: Collection[Node],
@@ -144,7 +147,7 @@ def _choose(
             why = _placement_reason(offer, generator, node, device_type)
         if not why and are_sizes(node):
             sizes.add(node)
-        elif not why and _needs_values(generator, node, dependencies, sizes):
+        elif not why and _has_value_dependent_inputs(generator, node, dependencies, sizes):
             why = "what is compiled depends on a value that is computed with it"
         where = None if why else (offer.where(node), conditionals.device(node).name)
         if why and not node.traits.routes and node.inputs:
@@ -178,8 +181,8 @@ def _choose(
 
 
 def _snapshots(
-    offer: Offer,
-    generator: Choosing,
+    offer: CompileOffer,
+    generator: CompileSupport,
     variables: Variables,
     members: Sequence[Node],
     allowed: Collection[Node],
@@ -226,7 +229,9 @@ def _move_cut(end: int, spans: Iterable[tuple[int, int]]) -> int:
     return position if end - position < MOST else end
 
 
-def _needs(offer: Offer, variables: Variables, offered: Collection[Node]) -> dict[Node, list[Node]]:
+def _needs(
+    offer: CompileOffer, variables: Variables, offered: Collection[Node]
+) -> dict[Node, list[Node]]:
     """Return the nodes that each node waits for; an exit of a loop waits for all nodes of the loop.
 
     A node that accesses a variable waits for those that access it before. Paths also lead through
@@ -251,7 +256,7 @@ def _needs(offer: Offer, variables: Variables, offered: Collection[Node]) -> dic
 
 def _dependencies_of(node: Node) -> list[Node]:
     """Return the nodes that a node waits for, with constants replaced by what they wait for."""
-    needs = needs_of(node)
+    needs = dependencies_of(node)
     constant_needs = {need for need in needs if need.role is Role.CONSTANT and need.controls}
     if constant_needs:
         needs = [need for need in needs if need not in constant_needs]
@@ -259,7 +264,7 @@ def _dependencies_of(node: Node) -> list[Node]:
     return list(needs)
 
 
-def _loop(offer: Offer, node: Node) -> object:
+def _loop(offer: CompileOffer, node: Node) -> object:
     where = offer.where(node)
     return where[0] if isinstance(where, tuple) else where
 
@@ -326,14 +331,14 @@ def _forwarded_waits(needs: Sequence[_Dependencies]) -> _Dependencies:
     return _combine_waits(where, 0, needs, False)
 
 
-def _needs_values(
-    generator: Choosing,
+def _has_value_dependent_inputs(
+    generator: CompileSupport,
     node: Node,
     dependencies: Mapping[Node, _Dependencies],
     sizes: Collection[Node],
 ) -> bool:
     """Return True if an input whose value must be known to compile a node is itself compiled."""
-    deciding = generator.needs_value(node)
+    deciding = generator.value_dependent_inputs(node)
     if not deciding:
         return False
     sources = [node.inputs[input_index].node for input_index in deciding]
@@ -343,11 +348,11 @@ def _needs_values(
     )
 
 
-def static_inputs(generator: Choosing, node: Node) -> Sequence[int]:
+def static_inputs(generator: CompileSupport, node: Node) -> Sequence[int]:
     """Return the positions of inputs of a compiled node whose values decide what is compiled."""
     if are_sizes(node):
         return () if node.role is Role.SWITCH else _shape_inputs(node)
-    return generator.needs_value(node)
+    return generator.value_dependent_inputs(node)
 
 
 def _are_known_from_shapes(node: Node, sizes: Collection[Node]) -> bool:
@@ -372,7 +377,7 @@ def _shape_inputs(node: Node) -> Sequence[int]:
 
 
 def _unsupported_reason(
-    generator: Choosing,
+    generator: CompileSupport,
     variables: Variables,
     node: Node,
     sizes: Collection[Node],
@@ -385,40 +390,40 @@ def _unsupported_reason(
         return _routing_reason(generator, variables, node, sizes)
     if changes:
         if not variables.may_change(node, changes):
-            return "a loop or a branch touches its variable too"
+            return "a loop or conditional that is not compiled accesses its variable"
         if all(map(is_size, node.inputs[changes:])):
-            return "it counts"
+            return "it only updates a counter"
     elif (
         traits.routes
-        or (traits.stateful and not generator.draws(node))
+        or (traits.stateful and not generator.uses_rng(node))
         or not (node.inputs and node.outputs)
     ):
-        return "it has state, or only routes values"
+        return "it is stateful, or only routes values"
     elif not variables.may_read(node) or (traits.identity and node.inputs[0].dtype.is_ref):
-        return "it reads a variable for others"
+        return "it forwards a variable, or its order relative to updates is undefined"
     elif any(v.dtype is dtypes.resource for v in (*node.inputs, *node.outputs)):
-        return "it takes a handle"
+        return "it uses a resource handle"
     elif (
         traits.identity
         and node.outputs[0].dtype.is_bool
         and _is_routing_predicate(node, conditionals)
     ):
-        return "it decides a branch, whose other parts take what it is of"
+        return "it selects a branch that kernels run"
     elif are_sizes(node) and not _are_known_from_shapes(node, sizes):
-        return "it may be sizes or axes, which others ask for"
+        return "it may compute sizes or axes of other nodes"
     return generator.unsupported_reason(node)
 
 
 def _routing_reason(
-    generator: Choosing, variables: Variables, node: Node, sizes: Collection[Node]
+    generator: CompileSupport, variables: Variables, node: Node, sizes: Collection[Node]
 ) -> str:
     """Return why a control-flow node or a read of a variable cannot be compiled, or ""."""
     if node.traits.routes:
         if are_sizes(node) and not _are_known_from_shapes(node, sizes):
-            return "it may be sizes or axes, which others ask for"
+            return "it may compute sizes or axes of other nodes"
         return generator.unsupported_reason(node)
     if not variables.may_be_read(node.inputs[0]):
-        return "it reads a variable in no order with others"
+        return "its order relative to updates of its variable is undefined"
     return ""
 
 
@@ -427,18 +432,22 @@ def _is_routing_predicate(node: Node, conditionals: Conditionals) -> bool:
     return any(user.traits.routes and user not in conditionals for user in node.consumers)
 
 
-def _placement_reason(offer: Offer, generator: Choosing, node: Node, device_type: str) -> str:
+def _placement_reason(
+    offer: CompileOffer, generator: CompileSupport, node: Node, device_type: str
+) -> str:
     if node.traits.routes:
         return ""
     device, kernel = offer.place(node)
     if device.type != device_type:
         return f"it is on {device.name}"
-    counts = needs_counters(node) and not generator.draws(node)
+    counts = needs_counters(node) and not generator.uses_rng(node)
     waits = kernel.asynchronous or counts
     return "it is asynchronous, or draws random numbers" if waits else ""
 
 
-def _is_worth_it(generator: Choosing, members: Sequence[Node], sizes: Collection[Node]) -> bool:
+def _is_worth_it(
+    generator: CompileSupport, members: Sequence[Node], sizes: Collection[Node]
+) -> bool:
     """Return True if nodes are worth a call; kernels update several variables in many passes."""
     work = [
         node

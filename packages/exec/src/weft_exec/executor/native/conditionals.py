@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from weft_exec.devices.device import Device
-from weft_exec.executor.compilers import Offer
+from weft_exec.executor.compilers import CompileOffer
 from weft_exec.executor.priority import variable_of
-from weft_graph.ir.code_generators import Branches, Choosing, Path
+from weft_graph.ir.code_generators import Branches, CompileSupport, Path
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import is_back_edge
 from weft_graph.ir.traits import Role
-from weft_graph.passes.flow import Flow, needs_of, only_waits, predicate
+from weft_graph.passes.flow import Flow, dependencies_of, only_waits, predicate
 
 
 class Conditionals:
@@ -21,7 +21,9 @@ class Conditionals:
       asked: the nodes that should be compiled.
     """
 
-    def __init__(self, offer: Offer, generator: Choosing, allowed: Collection[Node]) -> None:
+    def __init__(
+        self, offer: CompileOffer, generator: CompileSupport, allowed: Collection[Node]
+    ) -> None:
         self._where = offer.where
         self._flow = offer.flow
         self._open: list[tuple[Output, list[Node]]] = []
@@ -182,7 +184,7 @@ def _connected_components(nodes: Sequence[Node], flow: Flow, predicate: Output) 
         return node
 
     for node in nodes:
-        for need in needs_of(node):
+        for need in dependencies_of(node):
             if need in leader and not _is_join(flow, need, predicate):
                 leader[find(need)] = find(node)
     neighbors: dict[Node, list[Node]] = {}
@@ -211,7 +213,7 @@ def _is_join(flow: Flow, node: Node, predicate: Output) -> bool:
 
 
 def _may_be_inside(
-    offer: Offer, generator: Choosing, node: Node, allowed: Collection[Node]
+    offer: CompileOffer, generator: CompileSupport, node: Node, allowed: Collection[Node]
 ) -> bool:
     """Return True if a node of a conditional may be in a region, apart from its neighbors."""
     if _is_left_out(node):

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from weft_exec.devices.device import Device
-from weft_exec.executor.compilers import Claim, Offer
+from weft_exec.executor.compilers import CompileOffer, RegionClaim
 from weft_exec.executor.native.clustering import choose
 from weft_exec.executor.native.function import CompiledRegion
 from weft_exec.executor.native.specialization_cache import Mode
@@ -16,8 +16,8 @@ from weft_exec.executor.native.watch import watch_region
 from weft_exec.executor.region import Region
 from weft_exec.resources.resources import state_of
 from weft_graph.ir.code_generators import (
-    Choosing,
     CodeGenerator,
+    CompileSupport,
     DeviceCodeGenerator,
     device_generators,
 )
@@ -38,7 +38,9 @@ class CompilingDevice(Protocol):
         ...
 
 
-def on_devices(offer: Offer, jit_setting: str, requested: set[Node]) -> Iterable[Claim]:
+def on_devices(
+    offer: CompileOffer, jit_setting: str, requested: set[Node]
+) -> Iterable[RegionClaim]:
     """Yield the regions of a part on devices other than processors.
 
     Nodes there are only compiled on request, which `WEFT_JIT` may be. They are compiled when shapes
@@ -55,8 +57,12 @@ def on_devices(offer: Offer, jit_setting: str, requested: set[Node]) -> Iterable
 
 
 def _make_claims(
-    offer: Offer, inner: DeviceCodeGenerator, requested: set[Node], device_type: str, mode: Mode
-) -> Iterable[Claim]:
+    offer: CompileOffer,
+    inner: DeviceCodeGenerator,
+    requested: set[Node],
+    device_type: str,
+    mode: Mode,
+) -> Iterable[RegionClaim]:
     def make(region: Region, device: Any) -> Callable[..., Any]:
         recorded = watch_region(device.code_generator(inner), region, device.to_host)
         if recorded is not None:
@@ -66,8 +72,8 @@ def _make_claims(
         return _LaunchFunction(function, device.launched(function))
 
     for members in choose(offer, inner, requested, device_type).regions:
-        draws = [member for member in members if inner.draws(member)]
-        yield Claim(members, make, updates=count_updates(inner, members), draws=draws)
+        draws = [member for member in members if inner.uses_rng(member)]
+        yield RegionClaim(members, make, updates=count_updates(inner, members), rng_nodes=draws)
 
 
 class _Region(CompiledRegion):
@@ -106,7 +112,7 @@ class _LaunchFunction:
         return self._launched(*inputs)
 
 
-def count_updates(generator: Choosing, members: Iterable[Node]) -> dict[Node, int]:
+def count_updates(generator: CompileSupport, members: Iterable[Node]) -> dict[Node, int]:
     """Return the nodes that change variables, with the number of variables that each changes."""
     counts = {member: generator.changes(member) for member in members}
     return {member: count for member, count in counts.items() if count}

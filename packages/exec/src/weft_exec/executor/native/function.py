@@ -251,12 +251,12 @@ class CompiledRegion:
 
     def _make_filling_call(self, generated: Generated) -> Function:
         """Return a function that calls code with inputs, new result arrays and variables."""
-        take = gather(generated.takes)
+        take = gather(generated.input_positions)
         run: Callable[..., None] = generated
-        if generated.long:
-            run = self.cache.make_stoppable(generated, bounded=generated.bounded)
-        enter = run if generated.long else generated.enter
-        streams = [stream_of(node, self._device.resources) for node in generated.draws]
+        if generated.is_long_running:
+            run = self.cache.make_stoppable(generated, bounded=generated.is_bounded)
+        enter = run if generated.is_long_running else generated.enter
+        streams = [stream_of(node, self._device.resources) for node in generated.rng_nodes]
         results = [self._device.array_factory(shape, d.numpy) for d, shape in generated.results]
 
         def call(inputs: Any, *arrays: Any) -> Any:
@@ -273,7 +273,7 @@ class CompiledRegion:
             except BaseException:  # because nothing was drawn, whatever the error
                 executions.return_unused()
                 raise
-            if generated.tells:
+            if generated.reports_rng_use:
                 executions.return_unused(out.pop().tolist())
             return out[0] if len(out) == 1 else tuple(out)
 

@@ -11,7 +11,7 @@ class History(NamedTuple):
 
     Attributes:
       processes: processes that ran it by kernels.
-      runs: runs by kernels in all of them.
+      runs: runs with kernels in all of them.
       kernel_seconds: processor seconds of these runs.
       compile_seconds: the measured price, or None if it was never compiled.
       is_slower: True if compiled code was slower than the kernels.

@@ -17,7 +17,7 @@ import numpy as np
 
 from weft_exec.devices.device import Device
 from weft_exec.executor.by_kernels import ComparisonRequest
-from weft_exec.executor.compilers import Offer
+from weft_exec.executor.compilers import CompileOffer
 from weft_exec.executor.linear import gather
 from weft_exec.executor.native.check import describe_difference, is_different, max_magnitude
 from weft_exec.executor.native.function import known_shape
@@ -53,7 +53,7 @@ _ROOM: Final = 128
 grows."""
 _MOST_ROOM: Final = 1 << 14
 _MOST_AT_ONCE: Final = 1 << 22
-"""Maximum capacity of loops that cannot go on; those that need more run by kernels."""
+"""Maximum capacity of loops that cannot go on; those that need more run with kernels."""
 _REFUSED: Final = 3
 """Number of runs in a row that are repeated by kernels, after which a loop stays with these."""
 
@@ -66,7 +66,7 @@ class ChosenLoops(NamedTuple):
     Attributes:
       found: loops to compile, each with its device, outer ones first. Loops inside others are
         compiled if the outer ones turn out not to be, because their shapes change.
-      left: reasons why other loops, inside none of these, run by kernels, by name.
+      left: reasons why other loops, inside none of these, run with kernels, by name.
     """
 
     found: list[tuple[WholeLoop, Device]]
@@ -87,7 +87,7 @@ class ChosenLoops(NamedTuple):
 
 
 def choose_loops(
-    offer: Offer, generator: CodeGenerator, requested: Collection[Node]
+    offer: CompileOffer, generator: CodeGenerator, requested: Collection[Node]
 ) -> ChosenLoops:
     """Choose the loops that can be compiled as wholes."""
     result = ChosenLoops([], {})
@@ -114,20 +114,22 @@ def choose_loops(
     return result
 
 
-def _device_of(offer: Offer, loop: WholeLoop, requested: Collection[Node]) -> Device | str:
+def _device_of(offer: CompileOffer, loop: WholeLoop, requested: Collection[Node]) -> Device | str:
     """Return the device of a loop whose nodes are all requested, or why kernels should run it."""
     common_device: Device | None = None
     for node in loop.nodes:
         if node.traits.routes or node.role in (Role.CONSTANT, Role.LOOP_COND):
             continue
         if node not in requested:
-            return f"of {node.name!r}: no scope or option asks for it"
+            return f"of {node.name!r}: compilation of it was not requested"
         device, kernel = offer.place(node)
         counts = needs_counters(node) and not node.traits.random
         if device.type != "CPU" or kernel.asynchronous or counts:
-            return f"of {node.name!r}: it is on {device.name}, or waits"
+            return (
+                f"of {node.name!r}: it is on {device.name}, asynchronous, or counts its executions"
+            )
         if common_device is not None and device is not common_device:
-            return f"of {node.name!r}: others are on another device"
+            return f"of {node.name!r}: other nodes of the loop are on another device"
         common_device = device
     return common_device or "it computes nothing"
 
@@ -274,7 +276,7 @@ class CompiledLoop:
     def _reject(self) -> None:
         """Leave the loop to its kernels from now on, for all shapes."""
         if not self._is_rejected:
-            _log.info("%s runs by kernels from now on", self.name)
+            _log.info("%s runs with kernels from now on", self.name)
         self._is_rejected = True
         self._give_up()
 
@@ -341,11 +343,11 @@ class CompiledLoop:
     def bind(self, generated: Generated, choice: _Key) -> Function:
         """Return a function that calls that of a loop as often as stacks have to be emptied."""
         run = self.cache.make_stoppable(generated, tried=True)
-        takes = tuple(generated.takes)
+        takes = tuple(generated.input_positions)
         take: Callable[[Any], Sequence[Any]] = gather(takes)
         results = [self._device.array_factory(shape, d.numpy) for d, shape in generated.results]
         finals = sum(self._wanted)
-        streams = [stream_of(node, self._device.resources) for node in generated.draws]
+        streams = [stream_of(node, self._device.resources) for node in generated.rng_nodes]
         uses = [tensor_list.use for tensor_list in self._whole.kept]
         pops = uses.count(Use.POP)
         pushed = uses.index(Use.PUSH) if Use.PUSH in uses else -1

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from weft_exec.devices.device import Device
-from weft_exec.executor.compilers import Claim, LoopClaim, Offer, register_compiler
+from weft_exec.executor.compilers import CompileOffer, LoopClaim, RegionClaim, register_compiler
 from weft_exec.executor.native.clustering import NodeSelection, choose
 from weft_exec.executor.native.devices import count_updates, on_devices
 from weft_exec.executor.native.function import CompiledRegion
@@ -43,7 +43,7 @@ def _log_missing_compiler() -> None:
 class NativeRegions:
     """Compiler that claims the nodes that a code generator can compile."""
 
-    def claim_loops(self, offer: Offer) -> Iterable[LoopClaim]:
+    def claim_loops(self, offer: CompileOffer) -> Iterable[LoopClaim]:
         """Yield the loops of a part on processors that are compiled as wholes."""
         jit_setting = jit_environment()
         requested = nodes_to_compile(offer.nodes, jit_setting)
@@ -65,7 +65,7 @@ class NativeRegions:
 
         return [claim(*entry) for entry in chosen_loops]
 
-    def claim(self, offer: Offer) -> Iterable[Claim]:
+    def claim(self, offer: CompileOffer) -> Iterable[RegionClaim]:
         """Yield the regions of a part on processors, and on other devices with a code generator."""
         jit_setting = jit_environment()
         requested = nodes_to_compile(offer.nodes, jit_setting)
@@ -75,8 +75,8 @@ class NativeRegions:
         ]
 
     def _on_processors(
-        self, offer: Offer, jit_setting: str, requested: set[Node]
-    ) -> Iterable[Claim]:
+        self, offer: CompileOffer, jit_setting: str, requested: set[Node]
+    ) -> Iterable[RegionClaim]:
         if not requested:
             return []
         names = generators.keys()
@@ -96,12 +96,13 @@ class NativeRegions:
 
         selection = choose(offer, generator, requested)
         return [
-            Claim(
+            RegionClaim(
                 members,
                 make,
                 updates=count_updates(generator, members),
-                draws=[member for member in members if generator.draws(member)],
-                shares=selection.conditionals.device(members[0]).config.compiled_threads > 1,
+                rng_nodes=[member for member in members if generator.uses_rng(member)],
+                is_multithreaded=selection.conditionals.device(members[0]).config.compiled_threads
+                > 1,
                 branches=selection.conditionals.of(members),
                 fresh=True,
             )
@@ -116,7 +117,7 @@ def _mode(jit_setting: str, checked: bool, device: Device) -> Mode:
     return Mode.FIRST if checked or device.config.deterministic else Mode.ON
 
 
-def choose_nodes(offer: Offer) -> NodeSelection | None:
+def choose_nodes(offer: CompileOffer) -> NodeSelection | None:
     """Return the nodes of a part to be compiled, whole loops last; None if there are none."""
     requested = nodes_to_compile(offer.nodes, jit_environment())
     names = generators.keys()

@@ -36,7 +36,7 @@ MAX_SHARING: Final = 256
 """Maximum number of choices with code at a time, including those that share it."""
 
 MAX_PROFILES: Final = 256
-"""Maximum number of choices whose runs by kernels are counted at a time."""
+"""Maximum number of choices whose runs with kernels are counted at a time."""
 
 _SHARED: Final = 0.1
 """Approximate fraction of the compile time that is left if code of another size is shared."""
@@ -96,7 +96,7 @@ class Binding(Protocol[K_contra, C]):
 
 
 class _PendingChoice(NamedTuple, Generic[C]):
-    """Choice that runs by kernels and may be compiled later."""
+    """Choice that runs with kernels and may be compiled later."""
 
     profile: RegionProfile
     choice: C
@@ -163,7 +163,7 @@ class SpecializationCache(Generic[K, C]):
             if len(self._waiting) >= MAX_PROFILES:  # drop shapes that may never come again
                 self._waiting.clear()
             profile = self._new_profile()
-            if any([entry.shares for entry in self._live.values()]):
+            if any([entry.is_shape_polymorphic for entry in self._live.values()]):
                 profile.discount(_SHARED)
             waiting = self._waiting[key] = _PendingChoice(profile, choice)
         return waiting
@@ -207,7 +207,7 @@ class SpecializationCache(Generic[K, C]):
         if is_news:
             _log.info(
                 "%s is compiled for %d combinations of shapes, which is the maximum; other shapes "
-                "run by kernels",
+                "run with kernels",
                 self._binding.name,
                 len(self._functions),
             )
@@ -334,7 +334,7 @@ class SpecializationCache(Generic[K, C]):
                 if key in self._functions:
                     self._functions[key] = function
             if function is None:
-                _log.info("%s is faster by kernels", self._binding.name)
+                _log.info("%s is faster with kernels", self._binding.name)
 
         if function is not None and not self._checked:
             function = profile.watch(function, replace)
@@ -397,14 +397,14 @@ class SpecializationCache(Generic[K, C]):
             generated.threads = self._device.config.compiled_threads
             with self._lock:
                 self._live[id(generated)] = generated
-            return self._binding.bind(generated, choice), generated.shares
+            return self._binding.bind(generated, choice), generated.is_shape_polymorphic
         except NotGenerated as why:
-            _log.info("%s runs by kernels: %s", name, why)
+            _log.info("%s runs with kernels: %s", name, why)
         except SettingError as error:
             if self.mode is Mode.NOW:
                 raise
             if not self._has_failed:
-                _log.warning("%s runs by kernels: %s", name, error)
+                _log.warning("%s runs with kernels: %s", name, error)
             self._has_failed = True
         except Exception as error:  # because errors in the background are lost
             if self.mode is Mode.NOW:
@@ -413,7 +413,7 @@ class SpecializationCache(Generic[K, C]):
                 message = f"{name} could not be compiled: {error!r}"
                 raise errors.InternalError(message) from error
             if not self._has_failed:
-                _log.exception("%s cannot be compiled, and runs by kernels", name)
+                _log.exception("%s cannot be compiled, and runs with kernels", name)
             self._has_failed = True
         return None, False
 

@@ -69,8 +69,8 @@ _DECISION_INTERVAL: Final = 0.005
 _MIN_REST_RATIO: Final = 100
 """Minimum ratio of the time of kernels between two decisions to the time of a decision."""
 _TIMED_RUNS: Final = 7
-"""Number of first runs by kernels that are timed. Later, one run in this many is timed and counted
-for all. A prime, so that each of several alternating shapes is met."""
+"""Number of first runs with kernels that are timed. Later, one run in this many is timed and
+counted for all. A prime, so that each of several alternating shapes is met."""
 _TRIAL: Final = 20
 """Runs after which compiled code is compared with its kernels."""
 _WATCHED: Final = 2000
@@ -95,7 +95,7 @@ class Measurements:
     """Measurements of a region, for all choices of its shapes.
 
     Attributes:
-      seconds: processor seconds of runs by kernels in this process, for choices that one compile
+      seconds: processor seconds of runs with kernels in this process, for choices that one compile
         may serve.
       runs: the number of these runs.
       num_choices: the number of choices.
@@ -135,8 +135,8 @@ class RegionProfile(KernelFallback):
       measurements: those of all choices of the region.
 
     Attributes:
-      runs: runs by kernels.
-      seconds: processor seconds of all runs by kernels, extrapolated from those that are timed.
+      runs: runs with kernels.
+      seconds: processor seconds of all runs with kernels, extrapolated from those that are timed.
       least: processor seconds of the fastest run.
       estimate: seconds to compile it, before any measurement.
       look: seconds that a look for its code on the disk takes.
@@ -214,10 +214,10 @@ class RegionProfile(KernelFallback):
         return history.kernel_seconds / max(1, history.processes) - self.local_seconds
 
     def should_time(self, is_only_region: bool) -> bool:
-        """Return True if the run by kernels that begins now is to be timed.
+        """Return True if the run with kernels that begins now is to be timed.
 
         Args:
-          is_only_region: True if all other choices of shapes run by kernels too; then the next
+          is_only_region: True if all other choices of shapes run with kernels too; then the next
             runs need not ask.
         """
         if is_only_region and self.measurements.runs >= _TIMED_RUNS:
@@ -229,7 +229,7 @@ class RegionProfile(KernelFallback):
         return self.runs <= _TIMED_RUNS or self.runs % _TIMED_RUNS == 0
 
     def record_time(self, seconds: float) -> None:
-        """Add a run by kernels; the first one of a region is ignored, since it loads them."""
+        """Add a run with kernels; the first one of a region is ignored, since it loads them."""
         total, runs = self.measurements, self._weight
         total.runs += runs
         if total.runs == 1:
@@ -533,7 +533,7 @@ class Compilation:
             self.policy.saved_seconds += seconds
 
     def record_kernel_run(self, seconds: float) -> None:
-        """Add the time of a region run by kernels, and compile if it is time.
+        """Add the time of a region run with kernels, and compile if it is time.
 
         Raises: the error that ends the step of this thread while it waits for a compile.
         """
@@ -625,7 +625,7 @@ class Compilation:
             _write_kernels(oldest, *left)
 
     def write_all(self) -> None:
-        """Write the measurements of regions that run by kernels, for later processes."""
+        """Write the measurements of regions that run with kernels, for later processes."""
         with self._lock:
             looked, self._looked = self._looked, {}
         for key, (store, profile) in looked.items():
@@ -699,12 +699,14 @@ class Compilation:
         price = sum(profile.compile_cost(self.policy.scale) for _, profile in selected)
         names = ", ".join([profile.name for _, profile in selected[:3]])
         progress.log.info(
-            "compiling %s (%s%s), about %.1f s; the program %s (off by WEFT_JIT=off)",
+            "compiling %s (%s%s), about %.1f s; the program %s (disable with WEFT_JIT=off)",
             progress.regions_text(len(selected)),
             names,
             ", ..." if len(selected) > 3 else "",
             price,
-            "waits for it, as it ran before" if waits else "runs by kernels meanwhile",
+            "waits for it, since earlier runs took longer"
+            if waits
+            else "runs with kernels meanwhile",
         )
 
     def _log_completion(self) -> None:
@@ -722,7 +724,7 @@ class Compilation:
 
 
 def _write_kernels(key: str, store: ProfileStore, profile: RegionProfile) -> None:
-    """Write the measurements of a region that runs by kernels, if it is worth a file."""
+    """Write the measurements of a region that runs with kernels, if it is worth a file."""
     total = profile.measurements
     if not profile.is_compiled and total.seconds >= _WORTH_WRITING:
         store.write(key, profile.encode_history(total.measured()))

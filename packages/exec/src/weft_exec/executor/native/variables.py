@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from weft_exec.executor.compilers import Offer
+from weft_exec.executor.compilers import CompileOffer
 from weft_exec.executor.priority import variable_of
 from weft_exec.executor.variable_order import VariableAccess, access_order, variable_accesses
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
-from weft_graph.passes.flow import needs_of
+from weft_graph.passes.flow import dependencies_of
 
 
 def _nodes_before_loops(nodes: Sequence[Node]) -> set[Node]:
@@ -20,7 +20,7 @@ def _nodes_before_loops(nodes: Sequence[Node]) -> set[Node]:
         node = waiting.pop()
         if node not in result:
             result.add(node)
-            waiting += needs_of(node)
+            waiting += dependencies_of(node)
     return result
 
 
@@ -31,7 +31,7 @@ class Variables:
     no loop waits for a node that changes it.
     """
 
-    def __init__(self, offer: Offer) -> None:
+    def __init__(self, offer: CompileOffer) -> None:
         self._touches: dict[Node, list[VariableAccess]] = variable_accesses(offer.every)
         self._fetched = set(offer.step.fetches)
         entered = _nodes_before_loops(offer.every)

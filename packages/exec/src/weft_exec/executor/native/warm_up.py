@@ -36,7 +36,7 @@ _clock: Final = time.process_time
 
 
 class WarmUp:
-    """The processor time of a plan's runs by kernels, against the price of choosing its regions.
+    """The processor time of a plan's runs with kernels, against the price of choosing its regions.
 
     The first run does not count, as it imports the kernels.
 

@@ -88,12 +88,15 @@ def _to_proto(context: ControlFlowContext, contexts: _Contexts, scope: str) -> A
         assert isinstance(context, CondContext)
         message = _branch_to_proto(context, scope)
     message.context_name = context.name.removeprefix(scope)
-    outside = {_origin(out).name: inside.name for out, inside in context.captures.items()}
-    for name in sorted(contexts.values(context) | outside.keys()):
+    inner_names = {
+        _origin(outer_name).name: inner_name.name
+        for outer_name, inner_name in context.captures.items()
+    }
+    for name in sorted(contexts.values(context) | inner_names.keys()):
         message.values_def.values.append(name.removeprefix(scope))
-    for out, inside in sorted(outside.items()):
-        name = inside.removeprefix(scope)
-        message.values_def.external_values[out.removeprefix(scope)] = name
+    for outer_name, inner_name in sorted(inner_names.items()):
+        name = inner_name.removeprefix(scope)
+        message.values_def.external_values[outer_name.removeprefix(scope)] = name
     for inner in contexts.inner.get(context, ()):
         nested = message.nested_contexts.add()
         kind = nested.while_ctxt if isinstance(inner, WhileContext) else nested.cond_ctxt

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import RunOrder, StepGraph
 from weft_graph.ir.traits import Role
-from weft_graph.passes.flow import ALWAYS, Flow, has_control_flow, needs_of
+from weft_graph.passes.flow import ALWAYS, Flow, dependencies_of, has_control_flow
 from weft_graph.passes.memory import BytesOf, MemoryLimits, Values, on_devices, peaks, sizes_of
 
 HINT = "_recompute_hint"
@@ -109,7 +109,7 @@ class Analysis:
 
     def _find_backward(self, scope: str) -> None:
         for i, node in enumerate(self.nodes):
-            needs = [j for need in needs_of(node) if (j := self.position[need]) < i]
+            needs = [j for need in dependencies_of(node) if (j := self.position[need]) < i]
             is_backward = node.forward is not None or _is_in(node.name, scope)
             is_backward = is_backward or any([self.backward[j] for j in needs])
             self.backward.append(is_backward)
@@ -203,7 +203,7 @@ class Analysis:
 
     def _trigger(self, start: int, last: int) -> int | None:
         """Return a backward node before `start` that can trigger the recomputation, or None."""
-        near: list[int] = [self.position[need] for need in needs_of(self.nodes[start])]
+        near: list[int] = [self.position[need] for need in dependencies_of(self.nodes[start])]
         near.sort(reverse=True)
         near.extend(range(start - 1, max(last, start - _MAX_DISTANCE), -1))
         for i in near:

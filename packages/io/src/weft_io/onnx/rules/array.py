@@ -111,7 +111,9 @@ def _flatten(operation: Operation) -> Output:
     x, count = operation[0], operation.rank()
     axis = operation.attribute("axis", 1)
     if not -count <= axis <= count:
-        raise errors.InvalidArgumentError(f"axis of Flatten must be in rank {count}, got {axis}")
+        raise errors.InvalidArgumentError(
+            f"axis of Flatten must be in [{-count}, {count}], got {axis}"
+        )
     sizes = shape64(x)
     axis = axis + count if axis < 0 else axis
     return reshape(x, [reduce_prod(sizes[:axis]), reduce_prod(sizes[axis:])])
@@ -153,7 +155,8 @@ def _unsqueeze(operation: Operation) -> Output:
         count = len(x.dims) + len(axis_list)
         if np.any(axis_list < -count) or np.any(axis_list >= count):
             raise errors.InvalidArgumentError(
-                f"axes of Unsqueeze must be among {count}, got {axis_list.tolist()}"
+                f"axes of Unsqueeze must be different and in [{-count}, {count}), got "
+                f"{axis_list.tolist()}"
             )
         for axis in sorted(int(item) % count for item in axis_list):
             x = expand_dims(x, operation.shared(axis))
@@ -193,7 +196,7 @@ def _tile(operation: Operation) -> Output:
     counts = [1] * operation.rank()
     if times.size != 1 or axis.size != 1 or not 0 <= axis.item() < len(counts):
         raise errors.InvalidArgumentError(
-            f"Tile requires one number of tiles and one of {len(counts)} axes, "
+            f"Tile requires one count and one axis in [0, {len(counts)}), "
             f"got {times.tolist()} and {axis.tolist()}"
         )
     counts[int(axis.item())] = int(times.item())
@@ -226,7 +229,7 @@ def _pieces(operation: Operation, x: Output, order: Sequence[int]) -> list[Outpu
     sizes = operation.tensor(1, "split")
     count = operation.attribute("num_outputs") or operation.num_outputs
     if not 0 < count <= _MAX_PIECES:
-        raise errors.InvalidArgumentError(f"Split gives 1 to {_MAX_PIECES} pieces, got {count}")
+        raise errors.InvalidArgumentError(f"Split supports 1 to {_MAX_PIECES} parts, got {count}")
     if sizes is not None:
         return split(x, sizes, axis, num=count)
     total = x.dims[axis] if x.dims is not None else None

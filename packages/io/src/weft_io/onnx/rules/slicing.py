@@ -52,7 +52,7 @@ def _slice(operation: Operation) -> Output:
         result = _ranges_of_computed_axes(operation, x, order, starts, ends)
     elif any(not -len(order) <= axis < len(order) for axis in axes):
         raise errors.InvalidArgumentError(
-            f"axes of Slice must be among {len(order)}, got {list(axes)}"
+            f"axes of Slice must be in [{-len(order)}, {len(order)}), got {list(axes)}"
         )
     else:
         result = _ranges(operation, x, [order[axis] for axis in axes], starts, ends)

@@ -84,7 +84,7 @@ class Windows(NamedTuple):
         """
         if prod(self.kernel) > _MAX_TAPS:
             raise errors.UnimplementedError(
-                f"windows of this kind have up to {_MAX_TAPS} taps, got {self.kernel}"
+                f"windows must have at most {_MAX_TAPS} elements here, got {self.kernel}"
             )
         sizes, count = shape64(x), len(self.kernel)
         result = []
@@ -234,7 +234,7 @@ def layout(export: NodeExport) -> Layout:
         return Layout(channels_first(rank), [*range(1, rank - 1)], rank - 1)
     if form[1] == "C" and rank in (4, 5) and "_" not in form:
         return Layout([*range(rank)], [*range(2, rank)], 1)
-    raise errors.UnimplementedError(f"ONNX has no layout {form}")
+    raise errors.UnimplementedError(f"ONNX does not support data_format={form!r}")
 
 
 def slide(
