@@ -141,7 +141,7 @@ typedef struct elements {
   const wl_op *op;
   const wl_tensor *x;
   wl_tensor *out;
-  uint8_t *table; /* of all bytes, for types of one */
+  const uint8_t *table; /* results of all bytes; NULL if there are fewer elements */
 } elements;
 
 static float stored(const wl_tensor *t, float value) {
@@ -152,13 +152,16 @@ static float stored(const wl_tensor *t, float value) {
   return rounded > high ? high : rounded >= low ? rounded : low; /* a NaN is the lowest */
 }
 
-static void make_table(const elements *e) {
-  float x[256], out[256];
+enum { BYTES = 256 };
+
+/* The results of n <= BYTES elements of one byte. */
+static void bytes_loop(const elements *e, size_t n, const uint8_t *x, uint8_t *out) {
+  float block[BYTES];
   float zero = e->x->zero_point_count ? (float)e->x->zero_points[0] : 0;
-  for (int i = 0; i < 256; i++)
-    x[i] = ((e->x->dtype == WL_TYPE_UINT8 ? (float)i : (float)(int8_t)i) - zero) * e->x->scales[0];
-  function_of(e->op)(e->r, e->op, 256, x, out);
-  for (int i = 0; i < 256; i++) e->table[i] = (uint8_t)(int)stored(e->out, out[i]);
+  for (size_t i = 0; i < n; i++)
+    block[i] = ((e->x->dtype == WL_TYPE_UINT8 ? (float)x[i] : (float)(int8_t)x[i]) - zero) * e->x->scales[0];
+  function_of(e->op)(e->r, e->op, n, block, block);
+  for (size_t i = 0; i < n; i++) out[i] = (uint8_t)(int)stored(e->out, block[i]);
 }
 
 static void int16_loop(const elements *e, size_t begin, size_t end) {
@@ -192,15 +195,22 @@ static void piece(void *argument, unsigned task, size_t begin, size_t end) {
       return;
     case WL_TYPE_INT16: int16_loop(e, begin, end); return;
     default:
-      for (size_t i = begin; i < end; i++) out[i] = e->table[x[i]];
+      if (!e->table) bytes_loop(e, n, x + begin, out + begin);
+      else
+        for (size_t i = begin; i < end; i++) out[i] = e->table[x[i]];
   }
 }
 
 static wl_status compute(wl_interpreter *r, wl_op *op) {
-  uint8_t table[256];
-  elements e = {r, op, wl_in(r, op, 0), wl_out(r, op, 0), table};
-  if (e.x->dtype == WL_TYPE_INT8 || e.x->dtype == WL_TYPE_UINT8) make_table(&e);
-  wl_split(r, (size_t)wl_elements(e.out), 4096, piece, &e);
+  uint8_t table[BYTES];
+  elements e = {r, op, wl_in(r, op, 0), wl_out(r, op, 0), NULL};
+  size_t count = (size_t)wl_elements(e.out);
+  if (count > BYTES && wl_type_size(e.x->dtype) == 1) {
+    for (size_t i = 0; i < BYTES; i++) table[i] = (uint8_t)i;
+    bytes_loop(&e, BYTES, table, table);
+    e.table = table;
+  }
+  wl_split(r, count, 4096, piece, &e);
   return WL_OK;
 }
 
