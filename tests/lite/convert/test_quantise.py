@@ -112,6 +112,16 @@ ONE: dict[str, Callable[[Any], Any]] = {
     "MaxPool": lambda x: wf.nn.max_pool(wf.reshape(x, [1, 10, 4, 3]), [2, 2], [2, 2], "SAME"),
     "AvgPool": lambda x: wf.nn.avg_pool(wf.reshape(x, [1, 10, 4, 3]), [3, 3], [1, 1], "SAME"),
     "SpaceToDepth": lambda x: wf.space_to_depth(wf.reshape(x, [1, 10, 4, 3]), 2),
+    "Split": lambda x: wf.split(x, [10, 30])[1],
+    "Unpack": lambda x: wf.unstack(x, axis=1)[2],
+    "Pack": lambda x: wf.stack([x, wf.nn.relu(x), x], 1),
+    "Gather": lambda x: wf.gather(wf.nn.relu(x), [5, 2, 39, 2]),
+    "GatherNd": lambda x: wf.gather_nd(wf.nn.relu(x), [[5, 0], [39, 2]]),
+    "ReverseSequence": lambda x: wf.reverse_sequence(x, [2, 5, 40], 0, 1),
+    "MirrorPad": lambda x: wf.pad(x, [[1, 2], [0, 1]], "REFLECT"),
+    "ResizeNearest": lambda x: wf.image.resize_nearest_neighbor(
+        wf.reshape(x, [1, 10, 4, 3]), [20, 6]
+    ),
     "FullyConnected": lambda x: wf.add(wf.matmul(x, [[0.5, 0], [-1.27, 0], [0.25, 0]]), [0.1, 3]),
 }
 """Weights that int8 has exactly."""
@@ -448,3 +458,106 @@ def test_concat_stays_in_bytes_with_the_scale_of_its_result() -> None:
     assert kinds(content, DataType.FLOAT32) == [OpKind.Dequantize]
     assert OpKind.Concat in kinds(content, DataType.INT8)
     assert OpKind.Concat in kinds(int16, DataType.INT16)
+
+
+def test_concat_gives_its_scale_to_what_only_it_reads() -> None:
+    """Operands with one reader need no Quantize, nor do operands that have the same scale."""
+    value = np.random.default_rng(0).standard_normal((1, 6, 4)).astype("f")
+    with wf.Graph().as_default():
+        x = wf.placeholder(wf.float32, [1, 6, 4], name="x")
+        h = wf.nn.relu(x)
+        moved = wf.transpose(wf.square(h), [0, 2, 1])
+        computed = wf.concat([wf.tanh(h), 3.0 * h, wf.transpose(moved, [0, 2, 1])], 1)
+        same = wf.stack([h[:, :2], h[:, 2:4]])
+        outputs = [wf.nn.relu(computed), wf.tanh(same)]
+        converter = Converter(x.graph, [x], outputs)
+        content = converter.convert(calibration=[{"x": value}], limit=0.02)
+    assert OpKind.Concat in kinds(content, DataType.INT8)
+    assert OpKind.Pack in kinds(content, DataType.INT8)
+    assert kinds(content, DataType.INT8).count(OpKind.Quantize) == 1  # that of x
+    assert kinds(content, DataType.INT8).count(OpKind.Lookup) == 1  # that of 3.0 * h
+
+
+def tabular() -> tuple[Converter, list[dict[str, Array]]]:
+    """Return a converter of columns that look up rows, and samples that see few of them."""
+    random = np.random.default_rng(0)
+    tables = [random.normal(size=(60, 4)).astype("f") for _ in range(3)]
+    tables[0][59] = 9.0  # a row that no sample looks up
+    with wf.Graph().as_default():
+        ids = [wf.placeholder(wf.int32, [2], name=f"id{i}") for i in range(3)]
+        numbers = wf.placeholder(wf.float32, [2, 3], name="numbers")
+        rows = [wf.gather(table, i) for table, i in zip(tables, ids, strict=True)]
+        joined = wf.concat([numbers, *rows], 1, name="joined")
+        y = wf.matmul(joined, random.normal(size=(15, 2)).astype("f"), name="y")
+        converter = Converter(y.graph, [*ids, numbers], [y, joined])
+    samples = [
+        {
+            **{f"id{i}": random.integers(0, 50, 2).astype("i4") for i in range(3)},
+            "numbers": random.normal(size=(2, 3)).astype("f"),
+        }
+        for _ in range(20)
+    ]
+    return converter, samples
+
+
+@pytest.mark.parametrize("activations", ["int8", "int16"])
+def test_tables_are_quantised_with_the_range_of_all_rows(activations: str) -> None:
+    converter, samples = tabular()
+    content = converter.convert(calibration=samples, activations=activations)
+    dtype = DataType[activations.upper()]
+    assert kinds(content, dtype).count(OpKind.Gather) == 3
+    assert kinds(content, dtype).count(OpKind.Quantize) == 1  # that of the numbers
+    assert set(kinds(content, DataType.FLOAT32)) == {OpKind.Dequantize}
+    sizes = [len(decode(file).weights) for file in (content, converter.convert())]
+    assert sizes[0] < (0.3 if activations == "int8" else 0.6) * sizes[1]
+    unseen = [
+        np.array([59, 59], "i4"),
+        *(np.array([1, 2], "i4") for _ in range(2)),
+        samples[0]["numbers"],
+    ]
+    exact, close = (agreement.run(file, unseen)[1] for file in (converter.convert(), content))
+    assert exact.max() == 9.0
+    np.testing.assert_allclose(close, exact, atol=0.03 if activations == "int8" else 2e-4)
+
+
+def test_a_table_can_stay_in_float() -> None:
+    converter, samples = tabular()
+    names = {each.name for each in converter.noise(samples)}
+    assert {"GatherV2", "GatherV2_1", "joined"} <= names
+    content = converter.convert(calibration=samples, keep_float=["GatherV2"])
+    assert kinds(content, DataType.FLOAT32).count(OpKind.Gather) == 1
+    assert kinds(content, DataType.INT8).count(OpKind.Gather) == 2
+
+
+def test_a_table_whose_readers_are_in_float_has_a_scale_per_column() -> None:
+    random = np.random.default_rng(0)
+    table = (random.normal(size=(90, 4)) * [1e-3, 1, 10, 0]).astype("f")
+    with wf.Graph().as_default():
+        x = wf.placeholder(wf.int32, [5], name="x")
+        rows = wf.gather(table, x, name="rows")
+        converter = Converter(x.graph, [x], [wf.identity(wf.exp(rows * 0.1), name="y")])
+        samples = [{"x": random.integers(0, 90, 5).astype("i4")} for _ in range(4)]
+        content = converter.convert(calibration=samples, limit=0.02, keep_float=["mul"])
+        found = {each.name: each.form for each in converter.noise(samples, keep_float=["mul"])}
+    model = decode(content).model
+    (lookup,) = [op for op in model.ops if op.kind == OpKind.Gather]
+    quantization = model.tensors[lookup.outputs[0]].quantization
+    assert quantization is not None
+    assert len(quantization.scales) == 4
+    assert found == {"rows": "hybrid"}
+
+
+@pytest.mark.parametrize("form", ["int8", "float16", "dynamic"])
+def test_rows_of_smaller_tables_are_looked_up_before_they_are_converted(form: str) -> None:
+    """A table of 4000 rows would take as long as the float one to convert, and as much memory."""
+    random = np.random.default_rng(0)
+    table = random.normal(size=(4000, 8)).astype("f")
+    with wf.Graph().as_default():
+        x = wf.placeholder(wf.int32, [3], name="x")
+        y = wf.identity(wf.gather(table, x) * 2.0, name="y")
+        content = Converter(x.graph, [x], [y]).convert(weights=form)
+    model = decode(content).model
+    assert model.arena_size < 2000
+    assert len(content) < table.nbytes * (0.55 if form == "float16" else 0.3)
+    rows = np.array([0, 3999, 7], "i4")
+    np.testing.assert_allclose(agreement.run(content, [rows])[0], table[rows] * 2, atol=0.05)

@@ -223,24 +223,24 @@ def _mask(spans: Sequence[_Span], joined: Range, steps: int) -> bool:
     upper = [half for half in halves if half.low > middle]
     if len(lower) + len(upper) < len(halves):
         return False  # elements in the middle
-    spreads = [side.high - side.low for side in map(_union, filter(None, (lower, upper)))]
+    spreads = [side.high - side.low for side in map(union, filter(None, (lower, upper)))]
     step = joined.high / steps - joined.low / steps
     return any(0 < spread < 8 * step for spread in spreads)
 
 
 def _join(spans: Sequence[_Span], method: str) -> Range:
     """Join the ranges of samples; return the extremes if only outliers vary."""
-    extremes = _union([span.extremes for span in spans])
+    extremes = union([span.extremes for span in spans])
     if not np.isfinite(extremes).all():
         return extremes
     selected = [span.chosen for span in spans]
     joined = (
-        Range(*map(float, np.mean(selected, axis=0))) if method == "average" else _union(selected)
+        Range(*map(float, np.mean(selected, axis=0))) if method == "average" else union(selected)
     )
     return extremes if joined.is_point else joined
 
 
-def _union(ranges: Sequence[Range]) -> Range:
+def union(ranges: Sequence[Range]) -> Range:
     """Return the smallest range that includes all ranges."""
     return Range(min(item.low for item in ranges), max(item.high for item in ranges))
 

@@ -371,8 +371,8 @@ class Converter:
           activations: as for `convert`.
         Returns: for each result that is in int8, or in float with smaller weights: its name; its
           signal-to-noise ratio in decibels, including the errors of preceding ops, or infinity if
-          it is exact; and its form. The form is "hybrid" for recurrent cells of an int8 graph,
-          which multiply int8 numbers, with gates and states in float.
+          it is exact; and its form. The form is "hybrid" for floats that are computed from int8
+          weights in an int8 graph: recurrent cells, and rows of a table whose readers are in float.
         Raises: InvalidArgumentError: as for `convert`.
 
         Examples:

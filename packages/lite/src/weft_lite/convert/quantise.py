@@ -12,7 +12,6 @@ int64, because a few hundred products exceed 32 bits.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -24,6 +23,17 @@ from weft_lite.convert.dynamic import CELLS, Int8Products
 from weft_lite.convert.lowered import Array, Lowered, Operation, Value, constant
 from weft_lite.convert.packing import panels, panels4, unpack_panels
 from weft_lite.convert.prune import CALLED, called_subgraphs, read_inside
+from weft_lite.convert.scales import (
+    JOINING,
+    LOOKUPS,
+    SHARING,
+    find_operands,
+    is_table,
+    join_scales,
+    take_out_fakes,
+    widen_ranges,
+)
+from weft_lite.convert.shrink import shrink_lookup
 from weft_lite.convert.writer import Writer
 from weft_lite.schema.enums import DataType, Layout, OpKind, Storage
 from weft_tensor import errors
@@ -40,15 +50,11 @@ COMPUTED: Final = {
 }  # fmt: skip
 """Ops whose result has its own scale, independent of those of the inputs."""
 
-SHARING: Final = {
-    OpKind.MaxPool, OpKind.AvgPool, OpKind.Reshape, OpKind.Squeeze, OpKind.ExpandDims,
-    OpKind.Transpose, OpKind.Slice, OpKind.StridedSlice, OpKind.Tile, OpKind.BroadcastTo,
-    OpKind.Reverse, OpKind.SpaceToDepth, OpKind.DepthToSpace,
-}  # fmt: skip
-"""Ops whose results are elements or means of the first operand and therefore share its scale."""
-
 MOVING: Final = SHARING | {OpKind.Pad}
 """Ops like those in SHARING that also use a constant number."""
+
+MOVING_INT8: Final = {OpKind.ResizeBilinear}
+"""Ops that share the scale of the first operand, but have no int16 kernel."""
 
 
 MAX_PRODUCTS: Final = 1 << 15
@@ -74,8 +80,9 @@ class Noise(NamedTuple):
     """The error of a result in another form: its name, and its signal-to-noise ratio in decibels.
 
     Attributes:
-      form: "int8" or "int16"; "float16", "int8" or "dynamic" for weights; "hybrid" for recurrent
-        cells of an int8 graph, which multiply int8 numbers, with gates and states in float.
+      form: "int8" or "int16"; "float16", "int8" or "dynamic" for weights; "hybrid" for floats that
+        are computed from int8 weights in an int8 graph: recurrent cells, which multiply int8
+        numbers, with gates and states in float, and rows of tables whose readers are in float.
     """
 
     name: str
@@ -146,46 +153,6 @@ def require_activations(activations: str, quantised: bool) -> None:
         )
 
 
-def take_out_fakes(source: Lowered) -> dict[Value, Scale]:
-    """Remove pairs of Quantize and Dequantize, and return their scales."""
-    scales: dict[Value, Scale] = {}
-    stored: dict[Value | None, Operation] = {}
-    real: dict[Value, Value] = {}
-    ends = source.results()
-    for op in list(source.ops):
-        op.inputs = [real.get(value, value) if value else None for value in op.inputs]
-        first = op.inputs[0] if op.inputs else None
-        if op.kind is OpKind.Quantize and first is not None and first.array is None:
-            stored[op.outputs[0]] = op
-        elif op.kind is OpKind.Dequantize and first in stored:
-            started = stored[first]
-            x, numbers = started.inputs[0], started.outputs[0]
-            assert x is not None
-            scales[x] = Scale(numbers.scales[0], numbers.zero_points[0])
-            if op.outputs[0] not in ends:
-                real[op.outputs[0]] = x
-                source.ops.remove(op)
-                source.ops.remove(started)
-    for body in source.bodies:
-        for op in body.ops:
-            op.inputs = [real.get(value, value) if value else None for value in op.inputs]
-        body.outputs = [real.get(value, value) for value in body.outputs]
-    _share_scales(source, scales)
-    return scales
-
-
-def _share_scales(source: Lowered, scales: dict[Value, Scale]) -> None:
-    """Copy the scale of a result to operands that are only moved and have no other reader."""
-    interval = [*source.ops, *(op for body in source.bodies for op in body.ops)]
-    readers = Counter(value for op in interval for value in op.inputs)
-    ends = source.results()
-    for op in reversed(source.ops):
-        x, out = (op.inputs or [None])[0], op.outputs[0]
-        shares_range = op.kind in SHARING and op.kind is not OpKind.AvgPool
-        if shares_range and out in scales and x is not None and readers[x] == 1 and x not in ends:
-            scales.setdefault(x, scales[out])
-
-
 class Quantiser:
     """Conversion of a float graph to int8 or int16.
 
@@ -212,7 +179,7 @@ class Quantiser:
         self._declared_bounds = take_out_fakes(source)
         self._source = source
         self._float_names = frozenset(names)
-        self._ranges = ranges
+        self._ranges = widen_ranges(source, ranges)
         points = {
             input_ for input_ in source.inputs if input_ in ranges and ranges[input_].is_point
         }
@@ -230,6 +197,11 @@ class Quantiser:
         self._ops: list[Operation] = []
         self._bodies = source.bodies
         self._hybrid: list[Value] = []
+        self._joined: dict[Value, Scale] = {}
+        self._joined = join_scales(source, self._known_scale, self._declared_bounds)
+        self._int8_operands = find_operands(
+            source, lambda op: op.kind in PRODUCTS | COMPUTED and not self._is_kept(op)
+        )
 
     def result(self) -> Lowered:
         """Convert the graph; its inputs and outputs keep their types.
@@ -241,9 +213,9 @@ class Quantiser:
                 self._product(op)
             elif op.kind in COMPUTED and self._can_quantize(op):
                 self._compute(op)
-            elif op.kind is OpKind.Concat and self._can_quantize(op):
+            elif op.kind in JOINING and self._can_quantize(op):
                 self._join(op)
-            elif op.kind in SHARING and self._can_quantize(op):
+            elif self._shares_scale(op) and self._can_quantize(op):
                 self._quantize_shared_scale(op)
             elif (
                 op.kind is OpKind.Pad
@@ -262,14 +234,12 @@ class Quantiser:
         """Make recurrent cells, also in bodies, multiply int8 numbers unless kept in float."""
         if self._dtype is not DataType.INT8:
             return
-        float_cells = [
-            op for op in self._ops if any(out.name in self._float_names for out in op.outputs)
-        ]
+        float_cells = [op for op in self._ops if self._is_kept(op)]
         floats = {id(body) for op in float_cells for body in _call_function(op, self._source)}
         small = Int8Products(CELLS, self._float_names)
         self._ops = small.ops(self._ops)
         self._bodies = [
-            body if id(body) in floats else Lowered(body.inputs, body.outputs, small.ops(body.ops))
+            body if id(body) in floats else self._shrink_body(body, small)
             for body in self._source.bodies
         ]
         for op in self._ops:
@@ -282,6 +252,15 @@ class Quantiser:
             if small.changed.intersection([*op.outputs, *inside]):
                 self._hybrid += [out for out in op.outputs if out.dtype is DataType.FLOAT32]
 
+    def _shrink_body(self, body: Lowered, small: Int8Products) -> Lowered:
+        """Return a body whose cells and lookups read int8 weights."""
+        ops = [
+            item
+            for op in small.ops(body.ops)
+            for item in ([op] if self._is_kept(op) else shrink_lookup(op, "int8"))
+        ]
+        return Lowered(body.inputs, body.outputs, ops)
+
     def _copy_float_op(self, op: Operation) -> None:
         """Add an op in float, on float values."""
         for value in sorted(read_inside(op, self._source), key=lambda item: item.name):
@@ -290,8 +269,15 @@ class Quantiser:
             self._stored.get(value) or (None if value is None else self._float(value))
             for value in op.inputs
         ]
-        self._ops.append(Operation(op.kind, inputs, op.outputs, op.options, op.name))
+        float_op = Operation(op.kind, inputs, op.outputs, op.options, op.name)
+        ops = [float_op] if self._is_kept(op) else shrink_lookup(float_op, "int8")
+        self._hybrid += op.outputs if len(ops) > 1 else []
+        self._ops += ops
         self._floats.update(op.outputs)
+
+    def _is_kept(self, op: Operation) -> bool:
+        """Return True if an op stays in float by name."""
+        return any(out.name in self._float_names for out in op.outputs)
 
     def _is_stored(self, op: Operation) -> bool:
         """Return True if an op's result also exists in quantized form, as an output may."""
@@ -309,10 +295,24 @@ class Quantiser:
         self._stored[out] = counterpart
         return True
 
+    def _shares_scale(self, op: Operation) -> bool:
+        """Return True if the results of an op can share the scale of its first operand.
+
+        A lookup in a constant table needs a reader that computes in int8; one in other values needs
+        them in quantized form, because to quantize them takes longer than the lookup.
+        """
+        if is_table(op):
+            return op.outputs[0] in self._int8_operands
+        if op.kind in LOOKUPS:
+            return op.inputs[0] in self._quantized
+        return op.kind in SHARING or (op.kind in MOVING_INT8 and self._dtype is DataType.INT8)
+
     def _can_quantize(self, op: Operation) -> bool:
         """Return True if an op can be quantized: its operands and results have known ranges."""
         first, out = op.inputs[0], op.outputs[0]
-        if first is None or first.dtype is not DataType.FLOAT32 or out.name in self._float_names:
+        if first is None or first.dtype is not DataType.FLOAT32:
+            return False
+        if self._is_kept(op):
             return False
         operands = [input_ for input_ in op.inputs if input_ and input_.dtype is DataType.FLOAT32]
         if op.kind is OpKind.Pad:
@@ -333,7 +333,7 @@ class Quantiser:
             for operand in operands
             if operand.array is None and operand not in self._quantized
         ]
-        if op.kind not in MOVING and op.kind not in FIXED:
+        if op.kind not in MOVING | MOVING_INT8 and op.kind not in FIXED:
             needed.append(out)
         return self._all_have_ranges(needed, op)
 
@@ -350,7 +350,7 @@ class Quantiser:
         """Return True if all values have usable ranges; record those that do not."""
         unsaid = [item for item in needed if item not in self._declared_bounds]
         if not all(item in self._ranges for item in unsaid):
-            if op.kind not in MOVING:
+            if op.kind not in MOVING | MOVING_INT8:
                 self._without.append(op.outputs[0].name)
             return False
         points = {item for item in unsaid if self._ranges[item].is_point}
@@ -406,10 +406,10 @@ class Quantiser:
         ]
         return _noises(names, signal, error)
 
-    def _add(self, kind: OpKind, inputs: list[Value | None], out: Value, op: Operation) -> None:
-        """Add an op whose result is the quantized form of `op`'s result."""
-        self._computed_twins[op.outputs[0]] = out
-        self._ops.append(Operation(kind, inputs, [out], op.options, op.name))
+    def _add(self, inputs: list[Value | None], outputs: list[Value], op: Operation) -> None:
+        """Add an op whose results are the quantized forms of `op`'s results."""
+        self._computed_twins.update(zip(op.outputs, outputs, strict=True))
+        self._ops.append(Operation(op.kind, inputs, outputs, op.options, op.name))
 
     def _float(self, value: Value) -> Value:
         """Return the float form of a value, computed from the quantized one if necessary."""
@@ -424,15 +424,25 @@ class Quantiser:
         """Return the quantized form of a value, computed from the float one if necessary."""
         if value not in self._quantized:
             if value.array is not None:
-                self._quantized[value] = _quantize(value, self._dtype)
+                scale = self._joined.get(value)
+                self._quantized[value] = _quantize(value, self._dtype, scale)
             else:
                 result = self._new_quantized_value(value, self._scale(value))
                 name = f"{value.name}/quantize"
                 self._ops.append(Operation(OpKind.Quantize, [value], [result], None, name))
         return self._quantized[value]
 
+    def _known_scale(self, value: Value) -> Scale | None:
+        """Return the scale of a value; None if it stays in float."""
+        has_range = value in self._ranges and not self._ranges[value].is_point
+        if value.name in self._float_names or not (has_range or value in self._declared_bounds):
+            return None
+        return self._scale(value)
+
     def _scale(self, value: Value) -> Scale:
-        """Return the scale of a value from its fake-quant op, or from calibration."""
+        """Return the scale of a value from its Concat, its fake-quant op, or calibration."""
+        if value in self._joined:
+            return self._joined[value]
         bounds = self._declared_bounds.get(value)
         if bounds is not None and self._dtype is DataType.INT8:
             return bounds
@@ -456,24 +466,32 @@ class Quantiser:
         ]
         (out,) = op.outputs
         scale = FIXED[op.kind][self._dtype] if op.kind in FIXED else self._scale(out)
-        self._add(op.kind, inputs, self._new_quantized_value(out, scale), op)
+        self._add(inputs, [self._new_quantized_value(out, scale)], op)
 
     def _quantize_shared_scale(self, op: Operation) -> None:
-        """Quantize an op whose result shares the scale of its first operand."""
-        first, (out,) = op.inputs[0], op.outputs
+        """Quantize an op whose results share the scale of its first operand."""
+        first = op.inputs[0]
         assert first is not None
         counterpart = self._quantized_value(first)
         scale = Scale(counterpart.scales[0], counterpart.zero_points[0])
-        self._add(op.kind, [counterpart, *op.inputs[1:]], self._new_quantized_value(out, scale), op)
+        outputs = [self._new_quantized_value(out, scale) for out in op.outputs]
+        self._add([counterpart, *op.inputs[1:]], outputs, op)
 
     def _join(self, op: Operation) -> None:
-        """Quantize a Concat, whose operands get the scale of its result."""
+        """Quantize a Concat, whose operands get the scale of its result.
+
+        If all operands already have the same scale, the result gets it, too.
+        """
         (out,) = op.outputs
-        scale = self._scale(out)
-        inputs: list[Value | None] = [
-            self._rescaled(value, scale, op) for value in op.inputs if value is not None
-        ]
-        self._add(op.kind, inputs, self._new_quantized_value(out, scale), op)
+        operands = [value for value in op.inputs if value is not None]
+        counterparts = [self._quantized_value(value) for value in operands if value.array is None]
+        scales = {
+            Scale(counterpart.scales[0], counterpart.zero_points[0]) for counterpart in counterparts
+        }
+        constants = any(value.array is not None for value in operands)
+        scale = scales.pop() if len(scales) == 1 and not constants else self._scale(out)
+        inputs: list[Value | None] = [self._rescaled(value, scale, op) for value in operands]
+        self._add(inputs, [self._new_quantized_value(out, scale)], op)
 
     def _rescaled(self, value: Value, scale: Scale, op: Operation) -> Value:
         """Return the quantized form of a value with another scale."""
@@ -524,9 +542,7 @@ class Quantiser:
         value = constant(f"{op.name}/value", np.array(number, self._dtype.name.lower()))
         value.scales, value.zero_points = counterpart.scales, counterpart.zero_points
         scale = Scale(counterpart.scales[0], counterpart.zero_points[0])
-        self._add(
-            op.kind, [counterpart, op.inputs[1], value], self._new_quantized_value(out, scale), op
-        )
+        self._add([counterpart, op.inputs[1], value], [self._new_quantized_value(out, scale)], op)
 
     def _product(self, op: Operation) -> None:
         """Quantize a product: weights per channel, bias at the product of both scales."""
@@ -559,12 +575,8 @@ class Quantiser:
             packed = constant(weights.name, panels4(numbers), Layout.PANELS4)
         packed.scales = scales.tolist()
         biases = constant(f"{op.name}/bias", stored.astype(BIASES[self._dtype]))
-        self._add(
-            op.kind,
-            [counterpart, packed, biases],
-            self._new_quantized_value(out, self._scale(out)),
-            op,
-        )
+        result = self._new_quantized_value(out, self._scale(out))
+        self._add([counterpart, packed, biases], [result], op)
 
 
 def _propagate(source: Lowered, inputs: Collection[Value]) -> set[Value]:

@@ -2,7 +2,8 @@
 
 An op before each user converts the weights to float, so that the arena has only one set of float
 weights at a time. Weights that a loop body reads are converted before the loop. With "dynamic",
-products multiply int8 numbers (`dynamic`), and the other weights are stored as with "int8".
+products multiply int8 numbers (`dynamic`), and the other weights are stored as with "int8". Rows
+of a table are looked up first, so that only these are converted.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from weft_lite.convert.dynamic import CELLS, Int8Products, is_large
 from weft_lite.convert.lowered import Array, Lowered, Operation, Value, constant
 from weft_lite.convert.packing import PANEL
 from weft_lite.convert.prune import called_subgraphs
+from weft_lite.convert.scales import is_table
 from weft_lite.schema.enums import DataType, Layout, OpKind
 from weft_tensor import errors
 
@@ -40,6 +42,8 @@ def shrink(lowered: Lowered, form: str) -> None:
         small = Int8Products()
         for graph in lowered.graphs():
             graph.ops[:] = small.ops(graph.ops)
+    for graph in lowered.graphs():
+        graph.ops[:] = [item for op in graph.ops for item in shrink_lookup(op, form)]
     values: dict[Value, Value] = {}
     ops: list[Operation] = []
     for op in lowered.ops:
@@ -51,6 +55,28 @@ def shrink(lowered: Lowered, form: str) -> None:
                     item.inputs[position] = _floats(value, form, values, ops)
         ops.append(op)
     lowered.ops[:] = ops
+
+
+def shrink_lookup(op: Operation, form: str) -> list[Operation]:
+    """Return ops that look up rows of a smaller table and convert these rows to float.
+
+    An int8 table has a scale per column. Other ops, small tables and int8 lookups along the columns
+    are unchanged.
+    """
+    table = op.inputs[0] if op.inputs else None
+    if op.kind is not OpKind.Gather or table is None or not is_large(table) or not is_table(op):
+        return [op]
+    rank, (out,) = len(table.shape), op.outputs
+    keeps_columns = not op.options.batch_dims and 0 <= op.options.axis % rank < rank - 1
+    if form != "float16" and not keeps_columns:
+        return [op]
+    small = _half(table) if form == "float16" else _bytes(table)
+    rows = Value(f"{out.name}/rows", small.dtype, out.shape, out.declared)
+    rows.scales, rows.axis = small.scales, len(out.shape) - 1
+    return [
+        Operation(op.kind, [small, *op.inputs[1:]], [rows], op.options, op.name),
+        Operation(OpKind.Dequantize, [rows], [out], None, f"{op.name}/dequantize"),
+    ]
 
 
 def _expand_bodies(op: Operation, lowered: Lowered) -> list[Operation]:
