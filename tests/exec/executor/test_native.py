@@ -803,8 +803,8 @@ def test_explain_tells_what_is_compiled_and_why_the_rest_is_not(
         assert [[op for _, op in region] for region in report.compiled] == [["Tanh", "Mul"]]
         text = str(report)
         assert "to be compiled: 2 nodes in 1 region\n  mul: Tanh, Mul\n" in text
-        assert "by kernels: Cholesky 1: there is no lowering rule for Cholesky" in text
-        assert "by kernels: Exp 1: compilation of it was not requested" in text
+        assert "with kernels: Cholesky 1: there is no lowering rule for Cholesky" in text
+        assert "with kernels: Exp 1: compilation of it was not requested" in text
         monkeypatch.setenv("WEFT_JIT", "off")
         assert "compiled" not in str(session.explain(z, [x]))
     assert not generated

@@ -136,7 +136,7 @@ def test_machine_code_goes_there_too(mode: str, monkeypatch: pytest.MonkeyPatch)
     with wf.Graph().as_default(), wf.Session() as session:
         made = wf.onnx.import_model(model)
         report = str(session.explain(list(made.outputs.values()), {made.inputs["x"]: x}))
-    assert ": _TreeLeaves" in report and "by kernels: _TreeLeaves" not in report
+    assert ": _TreeLeaves" in report and "with kernels: _TreeLeaves" not in report
 
 
 def test_trees_want_all_their_features() -> None:

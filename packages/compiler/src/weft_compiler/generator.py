@@ -635,7 +635,7 @@ def _adapt_to_callers(code: PtxCode, request: RegionRequest) -> PtxCode:
     """Adapt kernels to callers, who pass neither constants nor old values of updates."""
     updates = _updated_inputs(request)
     return code._replace(
-        takes=_passed_inputs(request),
+        input_positions=_passed_inputs(request),
         rng_nodes=rng_nodes(request.members),
         updates=updates,
         results=code.results[: len(code.results) - len(updates)],

@@ -162,9 +162,8 @@ class Function:
             b.name: f"%buffer.{b.name}" for b in (*kernel.program.inputs, *kernel.program.outputs)
         }
         self.groups: list[str] = []
-        self.padding_value: dict[
-            str, int
-        ] = {}  # by buffer, the number of these loops that it outlives
+        # By buffer, the number of these loops that it outlives.
+        self.num_outlived: dict[str, int] = {}
         self.arena, self.interrupt = "%arena", "%interrupt"
         self.since = ""  # a slot: the approximate number of statements since the last poll
 
@@ -404,7 +403,7 @@ class Function:
         Iterations alias in a buffer that each of them allocates, because all use the same memory.
         """
         notes = self.kernel.note(buffer)
-        groups = self.groups[self.padding_value.get(buffer, 0) :]
+        groups = self.groups[self.num_outlived.get(buffer, 0) :]
         if not groups:
             return notes
         group = groups[0] if len(groups) == 1 else self.kernel.metadata.add(", ".join(groups))
@@ -412,7 +411,7 @@ class Function:
 
     def _allocate(self, buffer: Buffer) -> None:
         address = self.kernel.plan.places[buffer.name]
-        self.padding_value[buffer.name] = len(self.groups)
+        self.num_outlived[buffer.name] = len(self.groups)
         if address.where == "stack":
             kind = f"[{max(1, buffer.bytes)} x i8]"
             self.pointers[buffer.name] = self.slot(kind, ", align 64")
@@ -487,8 +486,10 @@ class Function:
         sizes = {cut.size: w.put(f"sub i64 {last}, {first}")} if cut.size else {}
         indices = (first, last)
         call.emit(inner, Operands(self._dtype_of(call), arguments, sizes, others, indices))
-        is_freestanding = blas.uses_many_threads(self.w, self.kernel.blas) if call.uses_blas else ""
-        emit_parallel_loop(self, inner, captures, str(cut.units), 1, cut.chunks, is_freestanding)
+        is_blas_parallel = (
+            blas.uses_many_threads(self.w, self.kernel.blas) if call.uses_blas else ""
+        )
+        emit_parallel_loop(self, inner, captures, str(cut.units), 1, cut.chunks, is_blas_parallel)
 
     def _dtype_of(self, call: Routine) -> DType:
         """Return the element type for which a routine is called."""

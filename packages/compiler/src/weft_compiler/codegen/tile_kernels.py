@@ -63,7 +63,7 @@ class TileKernel:
     Attributes:
       parameters: parameters of the function, including `%c`, `%c_row`, `%columns` and `%add`.
       kind: the type of a register.
-      is_serial: True if its rows are all rows of the product, not the last of many.
+      has_all_rows: True if its rows are all rows of the product, not the last of many.
     """
 
     parameters: str
@@ -75,9 +75,9 @@ class TileKernel:
         rows: int,
         vectors: int,
         masked: bool,
-        is_serial: bool = False,
+        has_all_rows: bool = False,
     ) -> None:
-        self.lanes, self.element, self.is_serial = s.lanes, element, is_serial
+        self.lanes, self.element, self.has_all_rows = s.lanes, element, has_all_rows
         self.rows, self.vectors, self.masked = rows, vectors, masked
         self.kind = f"<{s.lanes} x {element.kind}>"
         letter = "i" if element.kind.startswith("i") else "f"
@@ -88,7 +88,7 @@ class TileKernel:
     @property
     def name(self) -> str:
         """The symbol of the kernel in the module."""
-        return _name(self.rows, self.vectors, self.masked, self.is_serial)
+        return _name(self.rows, self.vectors, self.masked, self.has_all_rows)
 
     def totals(self) -> list[list[str]]:
         """Emit the sums of products; return the registers of each row."""
@@ -191,8 +191,8 @@ def kernel_index(w: Loops, s: Tile, rows: str, all_rows: str) -> str:
     return w.put(f"add i64 {rows}, {w.select(has_few_rows, 'i64', str(s.rows[0]), '0')}")
 
 
-def _name(rows: int, vectors: int, masked: bool, is_serial: bool) -> str:
-    return f"weft.{'alone' if is_serial else 'kernel'}.{rows}.{vectors}{'m' if masked else ''}"
+def _name(rows: int, vectors: int, masked: bool, has_all_rows: bool) -> str:
+    return f"weft.{'alone' if has_all_rows else 'kernel'}.{rows}.{vectors}{'m' if masked else ''}"
 
 
 def _table(s: Tile, vectors: int, masked: bool) -> str:

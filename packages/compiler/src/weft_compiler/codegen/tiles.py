@@ -103,10 +103,10 @@ class _Kernel(TileKernel):
     )
 
     def __init__(
-        self, s: Shape, rows: int, vectors: int, masked: bool, is_serial: bool = False
+        self, s: Shape, rows: int, vectors: int, masked: bool, has_all_rows: bool = False
     ) -> None:
         super().__init__(
-            s, Element(s.scalar, s.dtype.size, "fadd"), rows, vectors, masked, is_serial
+            s, Element(s.scalar, s.dtype.size, "fadd"), rows, vectors, masked, has_all_rows
         )
         self.s = s
 
@@ -116,7 +116,7 @@ class _Kernel(TileKernel):
         The special kernels of few rows have several sums per element, for adjacent k.
         """
         w = self.w
-        several = max(1, _TOTALS // (self.rows * self.vectors)) if self.is_serial else 1
+        several = max(1, _TOTALS // (self.rows * self.vectors)) if self.has_all_rows else 1
         zeros = [["zeroinitializer"] * self.vectors for _ in range(self.rows * several)]
         if several == 1:
             return self._steps("0", "%k", 1, zeros)
@@ -156,7 +156,7 @@ class _Kernel(TileKernel):
                 for v in range(self.vectors)
             ]
             new += [self._row(i, here, b, totals[k * self.rows + i]) for i in range(self.rows)]
-            if not self.is_serial:
+            if not self.has_all_rows:
                 self._ask(here)
         following = w.put(f"add nsw i64 {p}, {step}")
         w.go(head, ", !llvm.loop !0")

@@ -95,7 +95,7 @@ class StepReport:
 
     def add_compiled(self, choice: NodeSelection) -> None:
         """Add the compiled regions, and the nodes and loops that are not compiled, with reasons."""
-        self.loop_rejections.update(choice.loop_rejections)
+        self.loop_rejections.update(choice.loops)
         self.names += choice.names
         self.compiled += [[(node.name, node.type) for node in region] for region in choice.regions]
         self.left.update((node.type, value) for node, value in choice.left.items())
