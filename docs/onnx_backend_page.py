@@ -2,7 +2,7 @@
 
     python docs/onnx_backend_page.py
 
-It runs all of them, by kernels and compiled, which takes some minutes each. The suite checks that
+It runs all of them, with kernels and compiled, which takes some minutes each. The suite checks that
 the page names what does not pass, and the long run that it is those.
 """
 

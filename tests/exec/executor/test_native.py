@@ -804,7 +804,7 @@ def test_explain_tells_what_is_compiled_and_why_the_rest_is_not(
         text = str(report)
         assert "to be compiled: 2 nodes in 1 region\n  mul: Tanh, Mul\n" in text
         assert "with kernels: Cholesky 1: there is no lowering rule for Cholesky" in text
-        assert "with kernels: Exp 1: compilation of it was not requested" in text
+        assert "with kernels: Exp 1: no scope or option asks for it" in text
         monkeypatch.setenv("WEFT_JIT", "off")
         assert "compiled" not in str(session.explain(z, [x]))
     assert not generated

@@ -24,7 +24,7 @@ _KINDS: Final = {
 }
 _SHOW_SECONDS: Final = 0.5
 _WARMED_SECONDS: Final = 10.0
-"""Run time by kernels, in seconds, that is recorded for regions of a warmed script: its runs then
+"""Run time with kernels, in seconds, that is recorded for regions of a warmed script: its runs then
 look for compiled code immediately.
 """
 

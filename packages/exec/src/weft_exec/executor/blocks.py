@@ -198,7 +198,7 @@ class LoopCall(Compound):
     """A loop that a compiled function computes, with its kernels as the fallback.
 
     Args:
-      loop: runs the loop by kernels.
+      loop: runs the loop with kernels.
       function: maps the inputs of the loop to the final values of its variables, or to
         NotImplemented, a `KernelFallback` or a `ComparisonRequest`. Its optional method `stop` is
         called when the session is closed.

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class KernelFallback:
-    """Result of a function that requests to run its members by kernels; it receives their time.
+    """Result of a function that requests to run its members with kernels; it receives their time.
 
     Attributes:
       skips: the number of later calls that run with kernels without calling the function.

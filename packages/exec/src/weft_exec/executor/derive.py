@@ -39,7 +39,7 @@ def derive(
       bring_in: copies a constant to a device with its own memory.
       budget: memory budget of compiled code; None for no limit.
       together: True if nodes may wait for all values that are available at the start of the step.
-      has_regions: False to run all nodes by kernels.
+      has_regions: False to run all nodes with kernels.
     Raises: OpError: a node cannot be placed, or its kernel rejects its attributes.
     """
     nodes = sort_by_priority(step.live_nodes()) if nodes is None else nodes

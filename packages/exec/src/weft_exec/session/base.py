@@ -510,7 +510,7 @@ class BaseSession:
           fetches: as for `run`.
           feed_list: outputs or names that would be fed.
           feed_dict: values as for `run`, in place of `feed_list`; may be empty. If it is given, the
-            step is run once by kernels, with all its side effects. Then each compiled function is
+            step is run once with kernels, with all its side effects. Then each compiled function is
             timed on copies of its inputs, and the report includes the times.
           verbose: add the remarks of the compiler's passes to the text of the report: the rewrites
             of each function, and the reasons for missed rewrites. This requires `feed_dict`.

@@ -200,7 +200,7 @@ class StepReport:
             if name in self.states:
                 lines.append(f"    {self.states[name]}")
         for (op, reason), n in self.left.most_common(limit):
-            lines.append(f"by kernels: {op} {n}: {reason}")
+            lines.append(f"with kernels: {op} {n}: {reason}")
         lines += [f"no whole loop: {name}: {loop}" for name, loop in self.loop_rejections.items()][
             :limit
         ]

@@ -42,7 +42,7 @@ def jit_scope(
       >>> with wf.xla.experimental.jit_scope():
       ...     y = wf.tanh(x) * 2.0
       ...     with wf.xla.experimental.jit_scope(compile_ops=False):
-      ...         z = wf.exp(y) + 1.0  # by kernels
+      ...         z = wf.exp(y) + 1.0  # with kernels
       >>> wf.Session().run(z, {x: [0.0, 0.0]})
       array([2., 2.], dtype=float32)
     """

@@ -137,7 +137,7 @@ def find_inputs(
     """Return, for each node with events, the inputs with events that it waits for.
 
     A node without events stands for its own inputs, in the iteration that its crossing says. A
-    region also stands for its last members, which run instead of it in steps by kernels.
+    region also stands for its last members, which run instead of it in steps with kernels.
 
     Raises: TraceError: there are too many, as only hostile files have.
     """

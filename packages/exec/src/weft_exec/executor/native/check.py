@@ -27,7 +27,7 @@ Compute = Callable[[Sequence[Any]], Any]
 
 
 class KernelCheck:
-    """Computation of the members of a region by kernels, to compare the compiled results with."""
+    """Computation of the members of a region with kernels, to compare the compiled results with."""
 
     def __init__(self, region: Region, device: Device) -> None:
         self._region = region
@@ -47,7 +47,7 @@ class KernelCheck:
         arrays: Sequence[Any],
         compile_function: Callable[[], Compute],
     ) -> Any:
-        """Compute the results by kernels and compare the compiled ones with them.
+        """Compute the results with kernels and compare the compiled ones with them.
 
         Args:
           inputs, results: those of the compiled function.

@@ -428,7 +428,7 @@ def _routing_reason(
 
 
 def _is_routing_predicate(node: Node, conditionals: Conditionals) -> bool:
-    """Return True if nodes that route values by kernels use a node's result."""
+    """Return True if nodes that route values with kernels use a node's result."""
     return any(user.traits.routes and user not in conditionals for user in node.consumers)
 
 

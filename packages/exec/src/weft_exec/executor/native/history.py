@@ -10,7 +10,7 @@ class History(NamedTuple):
     """Measurements of a region, for one choice of shapes, by earlier processes.
 
     Attributes:
-      processes: processes that ran it by kernels.
+      processes: processes that ran it with kernels.
       runs: runs with kernels in all of them.
       kernel_seconds: processor seconds of these runs.
       compile_seconds: the measured price, or None if it was never compiled.

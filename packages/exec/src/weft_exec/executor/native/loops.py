@@ -55,7 +55,7 @@ _MOST_ROOM: Final = 1 << 14
 _MOST_AT_ONCE: Final = 1 << 22
 """Maximum capacity of loops that cannot go on; those that need more run with kernels."""
 _REFUSED: Final = 3
-"""Number of runs in a row that are repeated by kernels, after which a loop stays with these."""
+"""Number of runs in a row that are repeated with kernels, after which a loop stays with these."""
 
 _log: Final = logging.getLogger(__name__)
 

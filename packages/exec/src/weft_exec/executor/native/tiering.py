@@ -478,7 +478,7 @@ class Compilation:
       idle_cores: returns True if a core is idle.
       process_clock: returns the processor seconds of this process.
     Attributes:
-      seen: approximate seconds that regions took by kernels.
+      seen: approximate seconds that regions took with kernels.
     """
 
     def __init__(

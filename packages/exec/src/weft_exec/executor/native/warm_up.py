@@ -1,9 +1,9 @@
-"""First runs of a plan by kernels alone, until choosing compiled regions pays.
+"""First runs of a plan with kernels alone, until choosing compiled regions pays.
 
 To choose the regions of a plan, the compiler is imported (0.1 s) and inspects each node. A short
 script should not pay for that. So the first plan of a step has no regions. It is replaced by one
 that has once its runs have taken as long as choosing will, if this delays the process by 8 % at
-most, or less than a quarter of the time that an earlier run of the script took by kernels. If that
+most, or less than a quarter of the time that an earlier run of the script took with kernels. If that
 run used compiled code, the plan is replaced after its first run; most plans run only once, such as
 those of initializers.
 """
@@ -26,7 +26,7 @@ OVERHEAD: Final = 0.08
 """Fraction of the processor time of a process that choosing and compiling regions may add together,
 if no core is idle."""
 _EXPECTED_FRACTION: Final = 0.25
-"""Fraction of the seconds that an earlier run took by kernels that choosing regions may cost."""
+"""Fraction of the seconds that an earlier run took with kernels that choosing regions may cost."""
 _IMPORT_SECONDS: Final = 0.1
 """Processor seconds that importing the compiler takes, once per process."""
 _SOURCE_SECONDS: Final = 0.3
