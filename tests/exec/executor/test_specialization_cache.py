@@ -245,6 +245,30 @@ def test_a_size_that_varied_in_earlier_processes_shares_code_at_once(
         assert cache.num_compiled() == (2, 0) and not cache.waiting()
 
 
+def test_sizes_that_cannot_share_code_pay_one_by_one(
+    caches: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEFT_JIT", "on")
+    monkeypatch.setattr(Eager, "record_kernel_run", lambda *_: None)
+    monkeypatch.setattr("weft_compiler.sharing._generalize", lambda *_: None)
+    with wf.Session() as session:
+        run = runner(session, region)
+        for size in (5, 6, 7):
+            run(size)
+        (cache,) = caches
+        profiles = cache.waiting()
+        for profile in profiles:
+            profile.seconds, profile.measurements.seconds = 1.0, 3.0
+        assert sorted(p.accrued_seconds for p in cache.waiting()) == [1.0, 1.0, 3.0]
+        leader = next(p for p in cache.waiting() if p.is_leader)
+        assert not cache.compile(leader)
+        assert cache.num_compiled() == (0, 0) and len(cache.waiting()) == 3
+        assert [p.accrued_seconds for p in cache.waiting()] == [1.0] * 3
+        assert leader.measurements.measured().is_monomorphic
+        assert cache.compile(leader)
+        assert cache.num_compiled() == (1, 0) and len(cache.waiting()) == 2
+
+
 @UNITS
 def test_without_code_most_runs_by_kernels_do_not_ask_for_it(
     unit: Callable[[Any], Any], caches: list[Any], monkeypatch: pytest.MonkeyPatch

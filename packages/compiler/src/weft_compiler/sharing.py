@@ -31,6 +31,7 @@ from weft_compiler.lower.shape_polymorphism import (
 from weft_compiler.native.polymorphic_code import PolymorphicCode
 from weft_compiler.native.program import NativeProgram, load
 from weft_compiler.passes.pipeline import optimize
+from weft_graph.ir.code_generators import MonomorphicCode
 from weft_graph.ir.compile_pauses import may_pause
 from weft_graph.ir.gc_pause import pause_gc
 from weft_tensor import errors
@@ -156,12 +157,14 @@ def make(
     Args:
       lower: lowers requests.
       like: compiled programs of the same nodes for other shapes.
-      other_choices: requests for other shapes, which the code should serve too if possible.
+      other_choices: requests for other shapes, some of which the code must serve too.
+    Raises: MonomorphicCode: it would serve none of them.
     """
     lowered, own = lower(request), numbers_of(request)
     candidates: Iterable[CompiledArtifact] = {
         id(origin.lowered): origin for origin in like
     }.values()
+    distinct: list[AnyRequest] = []
     if not like:
         distinct = [other for other in other_choices if numbers_of(other) != own][:_TOGETHER]
         candidates = (
@@ -170,7 +173,11 @@ def make(
     result = _instantiate(lowered, own, like) or _generalize(
         lowered, own, islice(candidates, _COMPARED)
     )
-    return CompiledArtifact(compile_program(lowered), lowered, own) if result is None else result
+    if result is not None:
+        return result
+    if distinct:
+        raise MonomorphicCode("more than one size varies, or an operation fixes it")
+    return CompiledArtifact(compile_program(lowered), lowered, own)
 
 
 def restore_artifact(

@@ -53,6 +53,10 @@ class NotGenerated(Exception):  # noqa: N818 - it is no error of a program
     """Raised if nodes cannot be compiled for some shapes; the message is the reason."""
 
 
+class MonomorphicCode(NotGenerated):
+    """Signal that no code can serve several choices of shapes, as it was required to."""
+
+
 class SettingError(errors.InvalidArgumentError):
     """A setting of the compiler cannot be used, such as a directory that cannot be written."""
 
@@ -357,8 +361,10 @@ class CodeGenerator(CompileSupport, Protocol):
         Args:
           request: the nodes, and the shapes and values to compile them for.
           like: functions of the same nodes for other shapes, whose code may be shared.
-          others: requests for other shapes, which the code should serve as well if possible.
-        Raises: NotGenerated: the nodes cannot be compiled for these shapes and values.
+          others: requests for other shapes, some of which the code must serve as well.
+        Raises:
+          MonomorphicCode: the code would serve none of `others`.
+          NotGenerated: the nodes cannot be compiled for these shapes and values.
         """
         ...
 

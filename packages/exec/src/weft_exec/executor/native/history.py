@@ -17,6 +17,7 @@ class History(NamedTuple):
       is_slower: True if compiled code was slower than the kernels.
       abandoned: processes that ended while they compiled it.
       varies: True if a process ran it for several choices of shapes.
+      is_monomorphic: True if no code could serve several of them.
     """
 
     processes: int = 0
@@ -26,6 +27,7 @@ class History(NamedTuple):
     is_slower: bool = False
     abandoned: int = 0
     varies: bool = False
+    is_monomorphic: bool = False
 
 
 def read_history(content: bytes | None) -> History:
@@ -41,6 +43,7 @@ def read_history(content: bytes | None) -> History:
             bool(fields.get("is_slower", False)),
             int(fields.get("abandoned", 0)),
             bool(fields.get("varies", False)),
+            bool(fields.get("is_monomorphic", False)),
         )
     except (ValueError, TypeError, AttributeError):  # not written by `write_history`
         return History()

@@ -21,6 +21,7 @@ from weft_exec.tracing.consumers import PHASE, record_block
 from weft_graph.ir.code_generators import (
     CodeGenerator,
     Generated,
+    MonomorphicCode,
     NotGenerated,
     ProfileStore,
     Request,
@@ -255,11 +256,12 @@ class SpecializationCache(Generic[K, C]):
         """Count the kernels of all waiting choices for one of them, if its code may serve them all.
 
         So a region whose sizes vary is compiled although no single size takes long: for all sizes,
-        or for a size that dominates first. If two choices did not share code, others will not
-        either.
+        or for a size that dominates first. If choices did not share code, here or in an earlier
+        process, each pays for its own.
         """
         num_separate = len(self._functions) - len(self._sharing)
-        is_pooled = num_separate < 2 and not self._sharing
+        is_monomorphic = num_separate > 1 or self._measurements.history.is_monomorphic
+        is_pooled = not is_monomorphic and not self._sharing
         leader = max(profiles, key=lambda profile: profile.seconds, default=None)
         for profile in profiles:
             profile.is_leader = is_pooled and profile is leader
@@ -286,11 +288,11 @@ class SpecializationCache(Generic[K, C]):
             self._count_compiled(profile, shares)
         return function is not None
 
-    def compile(self, profile: RegionProfile) -> None:
+    def compile(self, profile: RegionProfile) -> bool:
         """Compile for the choice of a profile; see `Candidate`."""
         known_choice = self._choice_of_profile(profile)
         if known_choice is None:
-            return
+            return False
         key, choice = known_choice
         other_choices: list[C] = []
         total = self._measurements
@@ -302,9 +304,15 @@ class SpecializationCache(Generic[K, C]):
                 ]
             waiting.sort(key=lambda each: each.profile.seconds, reverse=True)
             other_choices = [entry.choice for entry in waiting]
-        function, shares = self._compile_choice(choice, None, other_choices)
+        try:
+            function, shares = self._compile_choice(choice, None, other_choices)
+        except MonomorphicCode as why:
+            _log.info("%s needs code for each choice of shapes: %s", self._binding.name, why)
+            total.history = total.history._replace(is_monomorphic=True)
+            return False
         self._put(key, profile, function, shares)
         self._count_compiled(profile, shares)
+        return True
 
     def _count_compiled(self, profile: RegionProfile, shares: bool) -> None:
         """Use new code for the waiting choices that it serves, or count it for its own choice."""
@@ -384,9 +392,10 @@ class SpecializationCache(Generic[K, C]):
 
         Args:
           find: looks for code instead.
-          other_choices: choices that the code should serve too, if possible.
+          other_choices: choices that the code must serve too.
         Returns: the function, or None if it cannot be compiled or `find` returns None; and True if
           it shares the code of another choice.
+        Raises: MonomorphicCode: the code cannot serve other choices.
         """
         name = self._binding.name
         try:
@@ -398,6 +407,8 @@ class SpecializationCache(Generic[K, C]):
             with self._lock:
                 self._live[id(generated)] = generated
             return self._binding.bind(generated, choice), generated.is_shape_polymorphic
+        except MonomorphicCode:
+            raise
         except NotGenerated as why:
             _log.info("%s runs with kernels: %s", name, why)
         except SettingError as error:

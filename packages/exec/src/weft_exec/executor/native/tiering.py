@@ -205,7 +205,8 @@ class RegionProfile(KernelFallback):
     def awaits_second_shape(self) -> bool:
         """True if it is better compiled when a second choice of shapes is known."""
         total = self.measurements
-        return total.num_choices == 1 and total.history.varies
+        history = total.history
+        return total.num_choices == 1 and history.varies and not history.is_monomorphic
 
     @property
     def expected_seconds(self) -> float:
@@ -462,8 +463,11 @@ class Candidate(Protocol):
         """
         ...
 
-    def compile(self, profile: RegionProfile) -> None:
-        """Compile the region for the shapes of a profile; never raises."""
+    def compile(self, profile: RegionProfile) -> bool:
+        """Compile the region for the shapes of a profile; never raises.
+
+        Returns: False if each choice of shapes has to pay for its own code, so there is none yet.
+        """
         ...
 
 
@@ -656,7 +660,7 @@ class Compilation:
                 try:
                     with pause_with(partial(self._pause, profile, started)):
                         may_pause()
-                        candidate.compile(profile)
+                        is_compiled = candidate.compile(profile)
                 except CompilationAbandoned:
                     # The objects compiled so far are on the disk. The count ends a series of
                     # processes that are all too short to finish.
@@ -664,6 +668,9 @@ class Compilation:
                     total.history = total.history._replace(abandoned=abandoned)
                     return
                 duration = time.thread_time() - started
+                if not is_compiled:
+                    self._other_seconds += duration
+                    continue
                 profile.is_compiled = WarmUp.has_code = True
                 with self._lock:
                     self.policy.compiled(profile, duration, not self._num_compiled)
@@ -712,7 +719,7 @@ class Compilation:
     def _log_completion(self) -> None:
         """Log, once in a process, that all regions that take a noticeable time are compiled."""
         left = [p for _, p in self._waiting() if p.local_seconds > _NOTICEABLE * self.seen]
-        if left or self._is_complete:
+        if left or self._is_complete or not self._num_compiled:
             return
         self._is_complete = True
         progress.log.info(

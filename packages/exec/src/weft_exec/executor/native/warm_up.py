@@ -3,9 +3,9 @@
 To choose the regions of a plan, the compiler is imported (0.1 s) and inspects each node. A short
 script should not pay for that. So the first plan of a step has no regions. It is replaced by one
 that has once its runs have taken as long as choosing will, if this delays the process by 8 % at
-most, or less than a quarter of the time that an earlier run of the script took with kernels. If that
-run used compiled code, the plan is replaced after its first run; most plans run only once, such as
-those of initializers.
+most, or less than a quarter of the time that an earlier run of the script took with kernels. If
+that run used compiled code, the plan is replaced after its first run; most plans run only once,
+such as those of initializers.
 """
 
 from __future__ import annotations
