@@ -191,7 +191,7 @@ OPENED = (  # modules whose functions are looked into; others are shown as one b
     "weft_exec.session.planning",
     "weft_exec.passes.prepare",
     "weft_exec.executor.derive",
-    "weft_exec.executor.parts",
+    "weft_exec.executor.partitioned_step",
     "weft_exec.executor.runner",
 )
 SHOWN = (

@@ -24,7 +24,7 @@ import numpy as np
 from weft_distrib.security.authority import credentials_in, make_certificates
 from weft_distrib.security.credentials import Credentials
 from weft_distrib.wire.channel import Call
-from weft_distrib.wire.hello import ConnectionOptions
+from weft_distrib.wire.handshake import ConnectionOptions
 from weft_distrib.wire.listener import Listener, ask, dial
 
 MB = 1 << 20

@@ -209,8 +209,8 @@ def together(workers: int, ps: int, size: int, seconds: float) -> Together:
 
 def answering(seconds: float) -> tuple[float, float]:
     """Return the processor seconds of a heartbeat, at the sender and at the receiver."""
-    from weft_distrib.liveness.heart import Heartbeat
-    from weft_distrib.liveness.watch import Watch
+    from weft_distrib.liveness.heartbeat_server import Heartbeat
+    from weft_distrib.liveness.peer_monitor import Watch
 
     peers = 400
     heart, watch = Heartbeat("127.0.0.1"), Watch()

@@ -13,8 +13,8 @@ import pytest
 from weft_compiler.codegen.options import Options
 from weft_compiler.interpreter import interpret
 from weft_compiler.ir.parser import parse
-from weft_compiler.ir.pieces import pieces_of
 from weft_compiler.ir.program import Program
+from weft_compiler.ir.program_splitting import pieces_of
 from weft_compiler.ir.verifier import verify
 from weft_compiler.native import cache, program as native
 from weft_compiler.native.program import load

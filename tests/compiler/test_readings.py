@@ -12,7 +12,7 @@ from weakref import ref
 import numpy as np
 import pytest
 
-from weft_compiler.native.readings import clock_reader
+from weft_compiler.native.trace_clock import clock_reader
 from weft_graph.ir.code_generators import ClockReader
 
 

@@ -13,7 +13,7 @@ from weft_compiler.generator import LlvmGenerator, PtxGenerator
 from weft_graph.ir.code_generators import Generated, NotGenerated, RegionRequest
 from weft_graph.ir.node import Node
 from weft_graph.passes.flow import Flow
-from weft_graph.passes.structure import Structurer
+from weft_graph.passes.functional_form import Structurer
 from weft_graph.passes.whole_loops import LoopRequest, WholeLoop
 
 

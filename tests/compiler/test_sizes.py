@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from weft_compiler.interpreter import interpret
-from weft_compiler.ir.lines import is_same
+from weft_compiler.ir.linear_functions import is_same
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify

@@ -19,7 +19,7 @@ from weft_testing.parts import Parts
 
 import weft as wf
 from weft_exec.executor.kernel_errors import to_op_error
-from weft_exec.kernels.quiet import call_quietly
+from weft_exec.kernels.numpy_warnings import call_quietly
 from weft_exec.kernels.registry import find_kernel
 from weft_graph.ir.builder import create, out
 from weft_graph.ir.graph import Graph

@@ -19,9 +19,9 @@ import weft as wf
 from weft import errors
 from weft_distrib.security.roles import Role
 from weft_distrib.server import Server
-from weft_distrib.wire import listener as listeners, local
+from weft_distrib.wire import listener as listeners, same_machine
 from weft_distrib.wire.channel import Call, Channel
-from weft_distrib.wire.hello import ConnectionOptions
+from weft_distrib.wire.handshake import ConnectionOptions
 from weft_distrib.wire.listener import Listener, ask, dial
 from weft_distrib.wire.memory import process_budget
 from weft_distrib.wire.traffic import Traffic
@@ -152,12 +152,12 @@ def test_who_does_not_want_to_or_cannot_stays_with_the_socket(
     tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert tasks.dial(local=False).traffic.transport == "socket"
-    monkeypatch.setattr(local, "_address", lambda name: b"\0weft-of-another-machine")
+    monkeypatch.setattr(same_machine, "_address", lambda name: b"\0weft-of-another-machine")
     assert tasks.dial().traffic.transport == "socket"
 
 
 def test_another_users_process_is_not_let_in(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "is_own_user", lambda sock: False)
+    monkeypatch.setattr(same_machine, "is_own_user", lambda sock: False)
     assert tasks.dial().traffic.transport == "socket"
     monkeypatch.undo()
     monkeypatch.setattr(listeners, "is_own_user", lambda sock: False)
@@ -168,7 +168,7 @@ def test_another_users_process_is_not_let_in(tasks: Tasks, monkeypatch: pytest.M
 def test_without_a_ticket_nobody_gets_in(tasks: Tasks) -> None:
     name = tasks.listener._name
     for offer in b"", b"local", b"x" * 16:
-        sock = local.reach(name)
+        sock = same_machine.reach(name)
         assert sock is not None
         with pytest.raises((errors.PermissionDeniedError, errors.UnavailableError)):
             hello = ConnectionOptions(1).hello(7, offer=offer)

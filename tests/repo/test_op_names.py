@@ -45,7 +45,8 @@ ALLOWED = {
     "graph/src/weft_graph/passes/partitioned_lookups.py": "ops of partitioned lookups",
     "graph/src/weft_graph/passes/inference.py": "ops that dropout and moving averages are made of",
     "io/src/weft_io/onnx/older_forms.py": "ONNX's ops as its older versions have them",
-    "io/src/weft_io/onnx/counts.py": "ONNX's ops by which sizes are computed from shapes",
+    "io/src/weft_io/onnx/symbolic_integers.py": "ONNX's ops by which sizes are computed from "
+    "shapes",
     "io/src/weft_io/onnx/stacking.py": "ONNX's ops that counters, rows and sequences are made by",
     "io/src/weft_io/meta_graphs/foreign_savers.py": "it takes savers in a message apart",
     "io/src/weft_io/meta_graphs/graph_def_edits.py": "ops of savers that weft does not declare",

@@ -16,7 +16,7 @@ from weft_distrib.protocol.tables import decode, encode
 from weft_distrib.security.roles import Role
 from weft_distrib.wire import methods
 from weft_distrib.wire.address import address_of
-from weft_distrib.wire.hello import ANY_INCARNATION, ConnectionOptions
+from weft_distrib.wire.handshake import ANY_INCARNATION, ConnectionOptions
 from weft_distrib.wire.listener import ask, dial
 from weft_distrib.wire.methods import RunStep
 from weft_graph import proto

@@ -25,17 +25,17 @@ import weft as wf
 from weft import errors
 from weft_distrib.client import target as client_target
 from weft_distrib.client.link import LocalLink, RemoteLink
-from weft_distrib.liveness import answerer, watch
+from weft_distrib.liveness import peer_monitor, probe_process
 from weft_distrib.protocol import health, messages, service
 from weft_distrib.protocol.tables import encode
 from weft_distrib.security.credentials import Credentials
-from weft_distrib.security.rates import Rate
+from weft_distrib.security.rate_limits import Rate
 from weft_distrib.server import Server
 from weft_distrib.wire import methods
-from weft_distrib.wire.hello import HELLO, ConnectionOptions, Hello
+from weft_distrib.wire.future import Reply
+from weft_distrib.wire.handshake import HELLO, ConnectionOptions, Hello
 from weft_distrib.wire.listener import Listener, ask, dial
 from weft_distrib.wire.methods import RunStep
-from weft_distrib.wire.reply import Reply
 from weft_distrib.worker.threads import WaitingThreads
 from weft_exec.resources.file_access import FileRoots, restrict_files
 from weft_graph.ir.device_spec import DeviceParts
@@ -560,10 +560,10 @@ def test_control_calls_of_another_version_are_refused(remote: None) -> None:
 def test_a_pulse_of_another_version_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     lost: list[Any] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        watch.Watch().add(listener.getsockname(), "a task", lost.append)
+        peer_monitor.Watch().add(listener.getsockname(), "a task", lost.append)
         sock, _ = listener.accept()
         with sock:
-            sock.sendall(answerer.ANSWER.pack(9, 1, 2, False))
+            sock.sendall(probe_process.ANSWER.pack(9, 1, 2, False))
             wait_until(lambda: lost)
     assert "version 9" in lost[0].message
 

@@ -19,16 +19,16 @@ import weft as wf
 from weft import errors
 from weft_distrib.client import target as client_target
 from weft_distrib.client.link import RemoteLink
-from weft_distrib.liveness.answerer import ANSWER
-from weft_distrib.liveness.heart import Heartbeat
-from weft_distrib.liveness.watch import Watch
+from weft_distrib.liveness.heartbeat_server import Heartbeat
+from weft_distrib.liveness.peer_monitor import Watch
+from weft_distrib.liveness.probe_process import ANSWER
 from weft_distrib.protocol import messages
 from weft_distrib.security.authority import Authority, credentials_in, make_certificates
 from weft_distrib.security.credentials import VARIABLES, Credentials, client_token
 from weft_distrib.security.roles import Role
 from weft_distrib.server import Server
 from weft_distrib.wire.channel import Call
-from weft_distrib.wire.hello import ConnectionOptions
+from weft_distrib.wire.handshake import ConnectionOptions
 from weft_distrib.wire.listener import Listener, ask, dial
 
 TASKS = {"ps-0": "localhost", "worker-0": "localhost"}
@@ -317,7 +317,7 @@ def test_calls_come_while_bytes_go(folder: Path) -> None:
 
     with closing(Listener("127.0.0.1", ConnectionOptions(1, credentials), 7, echo)) as listener:
         channel = dial(("localhost", listener.port), "it", ConnectionOptions(1, credentials), 7, 10)
-        from weft_distrib.wire.reply import Reply
+        from weft_distrib.wire.future import Reply
 
         replies = [Reply() for _ in range(12)]
         for i, reply in enumerate(replies):

@@ -23,7 +23,7 @@ from weft_distrib.protocol.tables import decode
 from weft_distrib.security.authority import credentials_in, make_certificates
 from weft_distrib.security.credentials import Credentials
 from weft_distrib.wire import reception
-from weft_distrib.wire.hello import HELLO, MAX_HELLO_BYTES, ConnectionOptions
+from weft_distrib.wire.handshake import HELLO, MAX_HELLO_BYTES, ConnectionOptions
 from weft_distrib.wire.listener import Listener, ask, dial
 from weft_tensor import errors
 

@@ -27,7 +27,7 @@ from weft_distrib.protocol.tables import decode, encode
 from weft_distrib.wire import methods
 from weft_distrib.wire.address import address_of
 from weft_distrib.wire.frames import HEAD, PING, Inbox, Message, Outbox
-from weft_distrib.wire.hello import HELLO, ConnectionOptions, Hello
+from weft_distrib.wire.handshake import HELLO, ConnectionOptions, Hello
 from weft_exec.config import SessionConfig
 from weft_exec.devices.description import DeviceDescription
 from weft_exec.devices.device import make_devices

@@ -25,7 +25,7 @@ from weft_distrib.security import loopback
 from weft_distrib.security.credentials import VARIABLES
 from weft_distrib.security.loopback import PublishedToken, find_published_token
 from weft_distrib.server import Server, default_roots
-from weft_distrib.wire.hello import ConnectionOptions
+from weft_distrib.wire.handshake import ConnectionOptions
 
 LOCAL = {"worker": ["localhost:0"]}
 TOKEN = b"0123456789abcdef"
@@ -267,7 +267,7 @@ import weft as wf
 from weft_distrib.client.target import ClusterBackend
 from weft_distrib.protocol import messages
 from weft_distrib.protocol.service import RESET, STATUS, ControlClient
-from weft_distrib.wire.hello import ConnectionOptions
+from weft_distrib.wire.handshake import ConnectionOptions
 from weft_distrib.wire.listener import dial
 
 target, wire_port, incarnation, directory, user = sys.argv[1:]

@@ -20,7 +20,7 @@ from weft import errors
 from weft_distrib.client.link import RemoteLink
 from weft_distrib.cluster.environment import task_from_environment
 from weft_distrib.commands import certificates, launch, server as server_command
-from weft_distrib.master import homes, master, sessions
+from weft_distrib.master import master, sessions, state_location
 from weft_distrib.master.limits import WaitLimit
 from weft_distrib.protocol import messages
 from weft_distrib.protocol.service import STATUS, ControlClient
@@ -29,11 +29,11 @@ from weft_distrib.security.credentials import Credentials
 from weft_distrib.server import Server
 from weft_distrib.wire import inproc, listener as listeners, methods, streams
 from weft_distrib.wire.channel import Channel
-from weft_distrib.wire.hello import HELLO, ConnectionOptions, Hello
+from weft_distrib.wire.future import Reply
+from weft_distrib.wire.handshake import HELLO, ConnectionOptions, Hello
 from weft_distrib.wire.listener import Listener, ask, dial
-from weft_distrib.wire.local import Invitation
 from weft_distrib.wire.methods import RunStep
-from weft_distrib.wire.reply import Reply
+from weft_distrib.wire.same_machine import Invitation
 from weft_distrib.wire.streams import LocalStream, SocketStream
 from weft_distrib.worker import tracing
 from weft_graph.ir.device_spec import DeviceParts
@@ -147,9 +147,9 @@ def test_answers_of_tasks_that_do_not_fit() -> None:
     reply = Reply()
     reply((), encode(messages.Found([1, 0])))
     with pytest.raises(errors.DataLossError, match="must report on 3 resources, got 2"):
-        homes._receive_locations(DeviceParts("ps", 0, 0), reply, WaitLimit(0), 3)
+        state_location._receive_locations(DeviceParts("ps", 0, 0), reply, WaitLimit(0), 3)
     with pytest.raises(errors.DeadlineExceededError, match=r"/job:ps.* did not report"):
-        homes._receive_locations(DeviceParts("ps", 0, 0), Reply(), WaitLimit(1), 3)
+        state_location._receive_locations(DeviceParts("ps", 0, 0), Reply(), WaitLimit(1), 3)
 
 
 # ------------------------------------------------------------------------------ tasks

@@ -15,9 +15,9 @@ from weft_testing.waiting import wait_until
 
 from weft_distrib.wire import inproc
 from weft_distrib.wire.channel import Call, Channel
-from weft_distrib.wire.hello import ConnectionOptions
+from weft_distrib.wire.future import Reply
+from weft_distrib.wire.handshake import ConnectionOptions
 from weft_distrib.wire.listener import Listener, ask, dial
-from weft_distrib.wire.reply import Reply
 from weft_distrib.wire.streams import SocketStream
 from weft_exec.resources.resources import ResourceHandle
 from weft_tensor import errors

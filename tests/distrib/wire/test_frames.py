@@ -27,9 +27,9 @@ from weft_distrib.wire.frames import (
     Outbox,
     call_bytes,
 )
-from weft_distrib.wire.hello import Hello
-from weft_distrib.wire.local import Invitation
+from weft_distrib.wire.handshake import Hello
 from weft_distrib.wire.methods import RunParts, RunStep, StepKey
+from weft_distrib.wire.same_machine import Invitation
 from weft_distrib.wire.values import INLINE_BYTES, Slot
 from weft_exec.resources.rendezvous import DEAD
 from weft_exec.resources.resources import ResourceHandle

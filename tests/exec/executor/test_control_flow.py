@@ -17,7 +17,7 @@ import weft as wf
 from weft import errors
 from weft_exec.executor.derive import derive
 from weft_exec.executor.overlap import Overlap
-from weft_exec.executor.parts import place_on
+from weft_exec.executor.partitioned_step import place_on
 from weft_exec.executor.step import StepMachine
 from weft_exec.kernels.registry import kernel
 from weft_graph.ir.builder import out

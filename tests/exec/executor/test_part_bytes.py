@@ -21,7 +21,7 @@ from weft_exec.config import SessionConfig
 from weft_exec.devices.device import Device, make_devices
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.overlap import Overlap
-from weft_exec.executor.parts import derive_part
+from weft_exec.executor.partitioned_step import derive_part
 from weft_exec.kernels.registry import find_kernel
 from weft_exec.resources.rendezvous import DEAD, Rendezvous, ends_of
 from weft_exec.resources.resources import ResourceHandle, ResourceManager

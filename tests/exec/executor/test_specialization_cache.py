@@ -14,7 +14,7 @@ import weft as wf
 from weft_compiler.generator import LlvmGenerator, LoopCompiler, RegionCompiler
 from weft_compiler.native import cache as disk, code_index
 from weft_exec.executor.native import specialization_cache
-from weft_exec.executor.native.history import History
+from weft_exec.executor.native.region_measurements import History
 from weft_exec.executor.native.specialization_cache import (
     MAX_PROFILES,
     MAX_SPECIALIZATIONS,

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from weft_exec.executor.entries import Entry
 from weft_exec.executor.frames import StepPlan
 from weft_exec.executor.linear import Segment
+from weft_exec.executor.queue_entries import Entry
 from weft_exec.executor.step import StepMachine, Token
 from weft_tensor import errors
 

@@ -17,8 +17,8 @@ from hypothesis import given, settings, strategies as st
 from weft_testing.waiting import wait_until
 
 import weft as wf
-from weft_exec.executor.native.history import History, read_history, write_history
 from weft_exec.executor.native.idle_cores import IdleCores
+from weft_exec.executor.native.region_measurements import History, read_history, write_history
 from weft_exec.executor.native.tiering import (
     Compilation,
     RegionProfile,

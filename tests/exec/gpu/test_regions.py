@@ -13,7 +13,7 @@ from weft_testing.gpu_programs import assembling
 
 import weft as wf
 from weft_exec.gpu.compiled import GpuFunction, Graphs
-from weft_exec.gpu.measure import GpuMarks
+from weft_exec.gpu.gpu_measurement import GpuMarks
 
 
 class Seen:

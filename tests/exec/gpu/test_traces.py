@@ -11,7 +11,7 @@ import pytest
 
 import weft as wf
 from weft import errors
-from weft_exec.gpu.measure import GpuMarks
+from weft_exec.gpu.gpu_measurement import GpuMarks
 from weft_exec.tracing.step_trace import EPOCH, clock
 from weft_trace import Kind, LaneKind
 

@@ -16,7 +16,7 @@ from weft_testing.traces import record_training
 
 import weft as wf
 from weft_exec.resources.resources import VariableState, Waiters
-from weft_exec.tracing import consumers, readings
+from weft_exec.tracing import clock_readings, consumers
 from weft_graph import proto
 from weft_graph.functions.defun import Defun
 from weft_graph.ir.code_generators import generators
@@ -183,8 +183,8 @@ def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         native = generators.lookup(names[0]).clock_reader() if names else None
         if native is None:
             pytest.skip("there is no native code that reads the clock")
-    monkeypatch.setattr(readings, "_native", native)
-    monkeypatch.setattr(readings, "_is_native_known", True)
+    monkeypatch.setattr(clock_readings, "_native", native)
+    monkeypatch.setattr(clock_readings, "_is_native_known", True)
 
 
 @pytest.mark.usefixtures("reader")

@@ -15,7 +15,7 @@ import pytest
 from weft_testing.recorded import BUNDLES, same
 
 from weft_graph import proto
-from weft_io.bundle.coding import slice_key
+from weft_io.bundle.key_encoding import slice_key
 from weft_io.bundle.table import table_bytes
 from weft_io.checkpoint.reader import CheckpointReader
 from weft_tensor import errors
@@ -158,7 +158,7 @@ def test_many_empty_strings(tmp_path: Path) -> None:
 
 def test_reading_takes_the_size_of_the_tensor_and_little_more(tmp_path: Path) -> None:
     from weft_io.bundle.writer import write_bundle
-    from weft_io.checkpoint.items import Item
+    from weft_io.checkpoint.save_items import Item
     from weft_tensor import dtypes
 
     value = np.arange(1 << 21, dtype=np.float32)

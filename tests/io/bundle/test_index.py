@@ -9,8 +9,8 @@ import pytest
 from weft_testing.recorded import BUNDLES
 
 from weft_graph import proto
-from weft_io.bundle.coding import slice_key
 from weft_io.bundle.index import BundleIndex, Entry, Piece, merge_indexes
+from weft_io.bundle.key_encoding import slice_key
 from weft_io.bundle.table import table_bytes
 from weft_io.checkpoint.regions import Region
 from weft_tensor import dtypes, errors

@@ -25,14 +25,14 @@ from weft_io import (
     load_checkpoint,
     load_variable,
 )
+from weft_io.bundle.atomic_replacement import read_bundle_index
 from weft_io.bundle.checksum import crc32c, mask_crc
 from weft_io.bundle.index import BundleIndex, Entry, Piece
-from weft_io.bundle.placing import read_bundle_index
 from weft_io.bundle.strings import encode_strings
 from weft_io.bundle.writer import write_bundle
-from weft_io.checkpoint.items import Item
 from weft_io.checkpoint.reader import TensorRequest, read_tensors
 from weft_io.checkpoint.regions import Region
+from weft_io.checkpoint.save_items import Item
 from weft_io.ops.checkpoint import restore_v2
 from weft_io.saving.warm_start import init_from_checkpoint
 from weft_tensor import dtypes, errors

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from weft_testing.recorded import BUNDLES
 
 from weft_io.bundle.checksum import crc32c, mask_crc
-from weft_io.bundle.coding import put_varint
+from weft_io.bundle.key_encoding import put_varint
 from weft_io.bundle.table import FOOTER, TABLE_MAGIC, TableReader, is_table, table_bytes
 from weft_tensor import errors
 

@@ -23,7 +23,7 @@ from weft_io import CheckpointReader, Saver, latest_checkpoint, list_variables, 
 from weft_io.bundle import writer
 from weft_io.bundle.merging import merge_bundles
 from weft_io.bundle.writer import write_bundle
-from weft_io.checkpoint.items import Item
+from weft_io.checkpoint.save_items import Item
 from weft_io.files.storage import SAVING
 from weft_io.ops.bundle import merge_v2_checkpoints, sharded_filename, sharded_filespec
 from weft_io.saving.bundle_saver_builder import BundleSaverBuilder

@@ -17,9 +17,9 @@ from weft_graph import Graph
 from weft_graph.variables.reference import Variable
 from weft_io import Saver, get_checkpoint_state, latest_checkpoint
 from weft_io.checkpoint import journal
-from weft_io.checkpoint.items import Item
 from weft_io.checkpoint.journal import names_of
 from weft_io.checkpoint.reader import TensorRequest, read_tensors
+from weft_io.checkpoint.save_items import Item
 from weft_io.checkpoint.writer import write_checkpoint
 from weft_io.files import local_storage
 from weft_tensor import dtypes, errors

@@ -11,9 +11,9 @@ import pytest
 
 from weft_io.checkpoint import formats
 from weft_io.checkpoint.format import PartCheck
-from weft_io.checkpoint.items import Item
 from weft_io.checkpoint.reader import CheckpointReader, TensorRequest, read_tensors
 from weft_io.checkpoint.regions import Region
+from weft_io.checkpoint.save_items import Item
 from weft_io.checkpoint.writer import write_checkpoint
 from weft_tensor import dtypes, errors
 

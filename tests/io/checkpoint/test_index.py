@@ -15,8 +15,8 @@ import pytest
 
 from weft_io.checkpoint.checksums import checksum
 from weft_io.checkpoint.index import Index
-from weft_io.checkpoint.items import Item
 from weft_io.checkpoint.reader import CheckpointReader, TensorRequest, read_index, read_tensors
+from weft_io.checkpoint.save_items import Item
 from weft_io.checkpoint.writer import write_checkpoint
 from weft_tensor import dtypes, errors
 

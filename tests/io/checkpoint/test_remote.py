@@ -28,8 +28,8 @@ from weft_io import (
     remove_checkpoint,
 )
 from weft_io.checkpoint import writer
-from weft_io.checkpoint.items import Item
 from weft_io.checkpoint.reader import CheckpointReader, TensorRequest, read_tensors
+from weft_io.checkpoint.save_items import Item
 from weft_io.checkpoint.writer import write_checkpoint
 from weft_io.files import remote_storage
 from weft_tensor import dtypes, errors

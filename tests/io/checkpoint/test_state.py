@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from weft_io.checkpoint import state
-from weft_io.checkpoint.items import Item
+from weft_io.checkpoint.save_items import Item
 from weft_io.checkpoint.writer import write_checkpoint
 from weft_tensor import dtypes, errors
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from weft_io.checkpoint import checksums
 from weft_io.checkpoint.index import Index
-from weft_io.checkpoint.items import Item
 from weft_io.checkpoint.reader import CheckpointReader
+from weft_io.checkpoint.save_items import Item
 from weft_io.checkpoint.writer import write_checkpoint
 from weft_tensor import dtypes
 

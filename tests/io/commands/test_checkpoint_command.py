@@ -18,7 +18,7 @@ from weft_exec import Session
 from weft_graph import Graph, proto
 from weft_graph.variables.reference import Variable
 from weft_io import Saver
-from weft_io.checkpoint.items import Item
+from weft_io.checkpoint.save_items import Item
 from weft_io.checkpoint.writer import write_checkpoint
 from weft_io.files.message_files import write_message
 from weft_tensor import dtypes

@@ -23,7 +23,7 @@ from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ops.casting import cast
 from weft_graph.ops.comparison import not_equal
 from weft_graph.ops.control import Assert, py_func
-from weft_io.data import choosing, grouping, transformations
+from weft_io.data import grouping, interleaving, transformations
 from weft_io.data.dataset import Dataset
 from weft_io.data.experimental import make_saveable_from_iterator
 from weft_io.data.files_datasets import (
@@ -123,12 +123,12 @@ STEPS: dict[str, Callable[[Dataset, int], Dataset]] = {
             grouping.Reducer(lambda key: np.int64(n), lambda s, x: s + x, lambda s: s),
         )
     ),
-    "chosen": lambda d, n: choosing.choose_from_datasets(
+    "chosen": lambda d, n: interleaving.choose_from_datasets(
         [R(10, 15), d], R(20).map(lambda x: x % 2)
     ),
-    "drawn": lambda d, n: choosing.sample_from_datasets([d, R(5)], [0.5, 0.5], seed=n + 1),
+    "drawn": lambda d, n: interleaving.sample_from_datasets([d, R(5)], [0.5, 0.5], seed=n + 1),
     "resampled": lambda d, n: d.apply(
-        choosing.rejection_resample(lambda x: x % 2, [0.5, 0.5], seed=n + 1)
+        interleaving.rejection_resample(lambda x: x % 2, [0.5, 0.5], seed=n + 1)
     ).map(lambda kind, x: x),
 }
 

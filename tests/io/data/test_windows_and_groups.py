@@ -22,7 +22,7 @@ from weft_graph.ops.shapes import size
 from weft_graph.ops.sparse import sparse_tensor_to_dense
 from weft_graph.ops.string_conversion import as_string
 from weft_graph.variables.resource import ResourceVariable
-from weft_io.data import choosing, grouping, structures, transformations
+from weft_io.data import grouping, interleaving, structures, transformations
 from weft_io.data.dataset import Dataset
 from weft_io.data.optional import Optional, get_next_as_optional
 from weft_io.data.options import Options, ThreadingOptions
@@ -263,17 +263,17 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "got 1 and 1",
     ),
     "numbers that choose": (
-        lambda: choosing.choose_from_datasets([R(3)], Dataset.from_tensors("a")),
+        lambda: interleaving.choose_from_datasets([R(3)], Dataset.from_tensors("a")),
         TypeError,
         "scalar int64",
     ),
     "datasets of other types": (
-        lambda: choosing.sample_from_datasets([R(3), Dataset.from_tensors("a")]),
+        lambda: interleaving.sample_from_datasets([R(3), Dataset.from_tensors("a")]),
         TypeError,
         "all datasets",
     ),
     "weights": (
-        lambda: choosing.sample_from_datasets([R(3)], [0.5, 0.5]),
+        lambda: interleaving.sample_from_datasets([R(3)], [0.5, 0.5]),
         errors.InvalidArgumentError,
         r"must have shape \[1\]",
     ),
@@ -382,31 +382,31 @@ def test_sparse_batches() -> None:
 def test_choosing() -> None:
     inner = [Dataset.from_tensors(x).repeat(2) for x in "abc"]
     numbers = Dataset.from_tensor_slices(np.array([0, 1, 1, 1, 2, 0, 2, 0], np.int64))
-    chosen = choosing.choose_from_datasets(inner, numbers)
+    chosen = interleaving.choose_from_datasets(inner, numbers)
     assert elements(chosen) == [b"a", b"b", b"b", b"c", b"a", b"c"]
-    stopped = choosing.choose_from_datasets(inner, numbers, stop_on_empty_dataset=True)
+    stopped = interleaving.choose_from_datasets(inner, numbers, stop_on_empty_dataset=True)
     assert elements(stopped) == [b"a", b"b", b"b"]
     with pytest.raises(errors.InvalidArgumentError, match=r"3 is not in \[0, 3\)"):
-        elements(choosing.choose_from_datasets(inner, R(3, 4)))
+        elements(interleaving.choose_from_datasets(inner, R(3, 4)))
 
 
 def test_sampling() -> None:
     inner = [Dataset.from_tensors(i).repeat() for i in range(3)]
-    drawn = elements(choosing.sample_from_datasets(inner, [0.6, 0.0, 0.2], seed=1).take(2000))
+    drawn = elements(interleaving.sample_from_datasets(inner, [0.6, 0.0, 0.2], seed=1).take(2000))
     shares = np.bincount(drawn, minlength=3) / len(drawn)
     assert shares[1] == 0 and abs(shares[0] - 0.75) < 0.05
     moving = Dataset.from_tensor_slices(np.eye(3)[[2, 0, 1]])
-    assert elements(choosing.sample_from_datasets(inner, moving)) == [2, 0, 1]
-    ended = choosing.sample_from_datasets([R(3), R(3)], seed=2)
+    assert elements(interleaving.sample_from_datasets(inner, moving)) == [2, 0, 1]
+    ended = interleaving.sample_from_datasets([R(3), R(3)], seed=2)
     assert sorted(elements(ended)) == [0, 0, 1, 1, 2, 2]
-    same = [elements(choosing.RandomDataset(seed=3).take(4)) for _ in range(2)]
+    same = [elements(interleaving.RandomDataset(seed=3).take(4)) for _ in range(2)]
     assert same[0] == same[1] and len(set(same[0])) == 4
 
 
 @pytest.mark.parametrize("initial", [None, [0.9, 0.1]])
 def test_resampling(initial: Any) -> None:
     given = R(2000).map(lambda n: n % 10)
-    resample = choosing.rejection_resample(
+    resample = interleaving.rejection_resample(
         lambda n: cast(n >= 9, dtypes.int32), [0.5, 0.5], initial, seed=5
     )
     found = elements(given.apply(resample), 5000)
@@ -494,7 +494,7 @@ def test_unique_elements_of_any_form() -> None:
 
 
 def test_counting() -> None:
-    assert elements(choosing.Counter(5, -2, dtypes.int32).take(3)) == [5, 3, 1]
+    assert elements(interleaving.Counter(5, -2, dtypes.int32).take(3)) == [5, 3, 1]
     variant = transformations.to_variant(R(2))
     again = transformations.from_variant(variant, np.int64(0))
     assert elements(again.apply(transformations.prefetch_to_device("/cpu:0"))) == [0, 1]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from weft_io.files import former_gfile, gfile
+from weft_io.files import deprecated_gfile, gfile
 from weft_io.files.systems import translate
 from weft_tensor import errors
 
@@ -37,57 +37,65 @@ def put(path: str, content: bytes = b"x") -> str:
 
 def test_files_come_and_go(base: str) -> None:
     path = f"{base}/a"
-    assert not former_gfile.Exists(path)
+    assert not deprecated_gfile.Exists(path)
     put(path, b"hello")
-    assert former_gfile.Exists(path) and former_gfile.Exists(base) and not former_gfile.Exists("")
-    assert former_gfile.Stat(path).length == 5 and not former_gfile.Stat(path).is_directory
-    assert former_gfile.Stat(base).is_directory and former_gfile.Stat(path).mtime_nsec > 10**18
-    former_gfile.Remove(path)
-    assert not former_gfile.Exists(path)
+    assert (
+        deprecated_gfile.Exists(path)
+        and deprecated_gfile.Exists(base)
+        and not deprecated_gfile.Exists("")
+    )
+    assert deprecated_gfile.Stat(path).length == 5 and not deprecated_gfile.Stat(path).is_directory
+    assert (
+        deprecated_gfile.Stat(base).is_directory and deprecated_gfile.Stat(path).mtime_nsec > 10**18
+    )
+    deprecated_gfile.Remove(path)
+    assert not deprecated_gfile.Exists(path)
 
 
 def test_directories(base: str) -> None:
-    former_gfile.MakeDirs(f"{base}/d/e")
-    former_gfile.MakeDirs(f"{base}/d/e")
-    former_gfile.MkDir(f"{base}/d/f")
-    former_gfile.MkDir(f"{base}/d/f")
+    deprecated_gfile.MakeDirs(f"{base}/d/e")
+    deprecated_gfile.MakeDirs(f"{base}/d/e")
+    deprecated_gfile.MkDir(f"{base}/d/f")
+    deprecated_gfile.MkDir(f"{base}/d/f")
     put(f"{base}/d/x")
-    assert former_gfile.IsDirectory(f"{base}/d") and not former_gfile.IsDirectory(f"{base}/d/x")
-    assert not former_gfile.IsDirectory(f"{base}/none")
-    assert former_gfile.ListDirectory(f"{base}/d") == ["e", "f", "x"]
-    former_gfile.DeleteRecursively(f"{base}/d")
-    assert not former_gfile.Exists(f"{base}/d")
+    assert deprecated_gfile.IsDirectory(f"{base}/d") and not deprecated_gfile.IsDirectory(
+        f"{base}/d/x"
+    )
+    assert not deprecated_gfile.IsDirectory(f"{base}/none")
+    assert deprecated_gfile.ListDirectory(f"{base}/d") == ["e", "f", "x"]
+    deprecated_gfile.DeleteRecursively(f"{base}/d")
+    assert not deprecated_gfile.Exists(f"{base}/d")
 
 
 def test_copies_and_renames(base: str) -> None:
     put(f"{base}/a", b"1")
-    former_gfile.Copy(f"{base}/a", f"{base}/b")
-    former_gfile.Rename(f"{base}/a", f"{base}/c")
-    assert former_gfile.ListDirectory(base) == ["b", "c"]
+    deprecated_gfile.Copy(f"{base}/a", f"{base}/b")
+    deprecated_gfile.Rename(f"{base}/a", f"{base}/c")
+    assert deprecated_gfile.ListDirectory(base) == ["b", "c"]
     put(f"{base}/d", b"2")
-    for move in (former_gfile.Copy, former_gfile.Rename):
+    for move in (deprecated_gfile.Copy, deprecated_gfile.Rename):
         with pytest.raises(errors.AlreadyExistsError, match="overwrite=True"):
             move(f"{base}/d", f"{base}/b")
     assert gfile.GFile(f"{base}/b", "rb").read() == b"1"
-    former_gfile.Copy(f"{base}/d", f"{base}/b", overwrite=True)
-    former_gfile.Rename(f"{base}/d", f"{base}/c", overwrite=True)
+    deprecated_gfile.Copy(f"{base}/d", f"{base}/b", overwrite=True)
+    deprecated_gfile.Rename(f"{base}/d", f"{base}/c", overwrite=True)
     assert [gfile.GFile(f"{base}/{name}", "rb").read() for name in "bc"] == [b"2", b"2"]
-    former_gfile.MakeDirs(f"{base}/folder")
+    deprecated_gfile.MakeDirs(f"{base}/folder")
     put(f"{base}/folder/x")
-    former_gfile.Rename(f"{base}/folder", f"{base}/moved")
-    assert former_gfile.ListDirectory(f"{base}/moved") == ["x"]
+    deprecated_gfile.Rename(f"{base}/folder", f"{base}/moved")
+    assert deprecated_gfile.ListDirectory(f"{base}/moved") == ["x"]
 
 
 def test_between_file_systems(base: str, tmp_path: Path) -> None:
     put(f"{base}/a", b"content")
     other = str(tmp_path / "copy") if base.startswith("memory") else f"memory://to{next(_numbers)}"
-    former_gfile.Copy(f"{base}/a", other)
-    former_gfile.Rename(other, f"{base}/back")
+    deprecated_gfile.Copy(f"{base}/a", other)
+    deprecated_gfile.Rename(other, f"{base}/back")
     assert gfile.GFile(f"{base}/back", "rb").read() == b"content"
-    assert not former_gfile.Exists(other)
-    former_gfile.MakeDirs(f"{base}/d")
+    assert not deprecated_gfile.Exists(other)
+    deprecated_gfile.MakeDirs(f"{base}/d")
     with pytest.raises(errors.UnimplementedError, match="within one file system"):
-        former_gfile.Rename(f"{base}/d", other)
+        deprecated_gfile.Rename(f"{base}/d", other)
 
 
 Act = Callable[[str], Any]
@@ -96,27 +104,30 @@ Act = Callable[[str], Any]
 @pytest.mark.parametrize(
     ("act", "kind"),
     [
-        (lambda base: former_gfile.Stat(f"{base}/none"), errors.NotFoundError),
-        (lambda base: former_gfile.ListDirectory(f"{base}/none"), errors.NotFoundError),
-        (lambda base: former_gfile.ListDirectory(f"{base}/a"), errors.NotFoundError),
-        (lambda base: former_gfile.Remove(f"{base}/none"), errors.NotFoundError),
-        (lambda base: former_gfile.Remove(f"{base}/d"), errors.FailedPreconditionError),
-        (lambda base: former_gfile.Rename(f"{base}/none", f"{base}/b"), errors.NotFoundError),
-        (lambda base: former_gfile.Copy(f"{base}/none", f"{base}/b"), errors.NotFoundError),
-        (lambda base: former_gfile.Copy(f"{base}/d", f"{base}/b"), errors.FailedPreconditionError),
-        (lambda base: former_gfile.DeleteRecursively(f"{base}/none"), errors.NotFoundError),
-        (lambda base: former_gfile.MakeDirs(f"{base}/a"), errors.FailedPreconditionError),
-        (lambda base: former_gfile.MakeDirs(f"{base}/a/b"), errors.FailedPreconditionError),
+        (lambda base: deprecated_gfile.Stat(f"{base}/none"), errors.NotFoundError),
+        (lambda base: deprecated_gfile.ListDirectory(f"{base}/none"), errors.NotFoundError),
+        (lambda base: deprecated_gfile.ListDirectory(f"{base}/a"), errors.NotFoundError),
+        (lambda base: deprecated_gfile.Remove(f"{base}/none"), errors.NotFoundError),
+        (lambda base: deprecated_gfile.Remove(f"{base}/d"), errors.FailedPreconditionError),
+        (lambda base: deprecated_gfile.Rename(f"{base}/none", f"{base}/b"), errors.NotFoundError),
+        (lambda base: deprecated_gfile.Copy(f"{base}/none", f"{base}/b"), errors.NotFoundError),
+        (
+            lambda base: deprecated_gfile.Copy(f"{base}/d", f"{base}/b"),
+            errors.FailedPreconditionError,
+        ),
+        (lambda base: deprecated_gfile.DeleteRecursively(f"{base}/none"), errors.NotFoundError),
+        (lambda base: deprecated_gfile.MakeDirs(f"{base}/a"), errors.FailedPreconditionError),
+        (lambda base: deprecated_gfile.MakeDirs(f"{base}/a/b"), errors.FailedPreconditionError),
         (lambda base: gfile.GFile(f"{base}/none").read(), errors.NotFoundError),
         (lambda base: gfile.GFile(f"{base}/d").read(), errors.FailedPreconditionError),
     ],
 )
 def test_what_cannot_be_done(base: str, act: Act, kind: type[errors.OpError]) -> None:
     put(f"{base}/a")
-    former_gfile.MakeDirs(f"{base}/d")
+    deprecated_gfile.MakeDirs(f"{base}/d")
     with pytest.raises(kind):
         act(base)
-    assert former_gfile.ListDirectory(base) == ["a", "d"]
+    assert deprecated_gfile.ListDirectory(base) == ["a", "d"]
 
 
 def test_errors_name_the_file(tmp_path: Path) -> None:
@@ -138,7 +149,7 @@ def test_forbidden_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["nosuch://a/b", "nosuch::memory://a"])
 def test_schemes_that_nobody_knows(path: str) -> None:
     with pytest.raises(errors.UnimplementedError, match=r"File system scheme .* not implemented"):
-        former_gfile.Exists(path)
+        deprecated_gfile.Exists(path)
 
 
 def test_paths_of_every_type(tmp_path: Path) -> None:
@@ -153,14 +164,14 @@ def test_paths_of_every_type(tmp_path: Path) -> None:
 
 
 def test_walking(base: str) -> None:
-    former_gfile.MakeDirs(f"{base}/d/e")
+    deprecated_gfile.MakeDirs(f"{base}/d/e")
     put(f"{base}/d/x")
     put(f"{base}/y")
     down = [(base, ["d"], ["y"]), (f"{base}/d", ["e"], ["x"]), (f"{base}/d/e", [], [])]
-    assert list(former_gfile.Walk(base)) == down
-    assert list(former_gfile.Walk(base, in_order=False)) == down[::-1]
+    assert list(deprecated_gfile.Walk(base)) == down
+    assert list(deprecated_gfile.Walk(base, in_order=False)) == down[::-1]
     assert list(gfile.walk(base, topdown=False)) == down[::-1]
-    assert list(former_gfile.Walk(f"{base}/none")) == []
+    assert list(deprecated_gfile.Walk(f"{base}/none")) == []
     seen: list[errors.OpError] = []
     assert list(gfile.walk(f"{base}/none", onerror=seen.append)) == []
     assert isinstance(seen[0], errors.NotFoundError)
@@ -202,10 +213,10 @@ def test_joining() -> None:
     ],
 )
 def test_patterns(base: str, pattern: str, wanted: list[str]) -> None:
-    former_gfile.MakeDirs(f"{base}/d/e")
+    deprecated_gfile.MakeDirs(f"{base}/d/e")
     for name in ("a1", "a2", "b[1]", "d/a1", "d/e/x"):
         put(f"{base}/{name}")
-    assert former_gfile.Glob(f"{base}/{pattern}") == [f"{base}/{name}" for name in wanted]
+    assert deprecated_gfile.Glob(f"{base}/{pattern}") == [f"{base}/{name}" for name in wanted]
 
 
 def test_many_asterisks_take_no_longer_than_one(tmp_path: Path) -> None:
@@ -257,8 +268,8 @@ def test_text_and_bytes(base: str) -> None:
         file.write("last")
     assert gfile.GFile(path).read() == "äö\nx\r\nlast"
     assert gfile.GFile(path, "rb").readlines() == ["äö\n".encode(), b"x\r\n", b"last"]
-    assert list(former_gfile.FastGFile(path, "r")) == ["äö\n", "x\r\n", "last"]
-    file = former_gfile.Open(path)
+    assert list(deprecated_gfile.FastGFile(path, "r")) == ["äö\n", "x\r\n", "last"]
+    file = deprecated_gfile.Open(path)
     assert (file.readline(), file.tell(), file.next(), file.read(), file.read()) == (
         "äö\n",
         5,
@@ -293,7 +304,7 @@ def test_modes(base: str) -> None:
         gfile.GFile(path).write("x")
     with gfile.GFile(path, "w"):
         pass
-    assert former_gfile.Stat(path).length == 0
+    assert deprecated_gfile.Stat(path).length == 0
     for mode in ("x", "", "rw", "bb", "rbb", "t"):
         with pytest.raises(errors.InvalidArgumentError, match="mode must be"):
             gfile.GFile(path, mode)

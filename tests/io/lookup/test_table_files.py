@@ -17,7 +17,7 @@ from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ops.array import placeholder
 from weft_graph.variables.reference import tables_initializer
 from weft_io.data.dataset import Dataset
-from weft_io.lookup import former, functions
+from weft_io.lookup import contrib_tables, functions
 from weft_io.lookup.initializers import (
     KeyValueTensorInitializer,
     TextFileIndex,
@@ -235,11 +235,15 @@ def test_a_table_in_the_function_of_a_dataset() -> None:
 
 
 def test_tables_by_their_former_names() -> None:
-    made = former.HashTable(former.KeyValueTensorInitializer(["a"], [1]), -1, "shared", "one")
-    words = former.index_table_from_tensor(mapping=["x", "y"], num_oov_buckets=1)
-    back = former.index_to_string_table_from_tensor(mapping=["x"])
-    numbers = former.MutableHashTable(dtypes.int64, dtypes.int64, 0, "numbers")
-    dense = former.MutableDenseHashTable(dtypes.int64, dtypes.int64, 0, -1, -2, 4, "numbers too")
+    made = contrib_tables.HashTable(
+        contrib_tables.KeyValueTensorInitializer(["a"], [1]), -1, "shared", "one"
+    )
+    words = contrib_tables.index_table_from_tensor(mapping=["x", "y"], num_oov_buckets=1)
+    back = contrib_tables.index_to_string_table_from_tensor(mapping=["x"])
+    numbers = contrib_tables.MutableHashTable(dtypes.int64, dtypes.int64, 0, "numbers")
+    dense = contrib_tables.MutableDenseHashTable(
+        dtypes.int64, dtypes.int64, 0, -1, -2, 4, "numbers too"
+    )
     with Session() as session:
         session.run([made.init, words.init, back.init])
         assert listed(session.run(made.lookup(["a", "b"]))) == [1, -1]

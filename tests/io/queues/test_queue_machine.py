@@ -12,7 +12,7 @@ from weft_testing.waiting import Recorder, empty
 
 from weft_exec.resources.cancellation import Cancellation
 from weft_io.resources.chunks import ChunkStore, PaddingStore
-from weft_io.resources.orders import PriorityStore, ShufflingStore
+from weft_io.resources.element_order import PriorityStore, ShufflingStore
 from weft_io.resources.queue import Queue, Store
 from weft_tensor import dtypes, errors
 

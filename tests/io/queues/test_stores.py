@@ -11,7 +11,7 @@ from weft_testing.waiting import empty, traced
 
 from weft_io.resources.chunks import ChunkStore, PaddingStore
 from weft_io.resources.columns import ObjectColumn, PackedColumn, column_for
-from weft_io.resources.orders import PriorityStore, ShufflingStore
+from weft_io.resources.element_order import PriorityStore, ShufflingStore
 from weft_tensor import dtypes
 
 FLOAT = (dtypes.float32,)

@@ -16,9 +16,9 @@ from weft_testing.waiting import rounds
 
 from weft_io.records import streams
 from weft_io.records.fixed import FixedLengthSource
-from weft_io.records.lines import LineSource
 from weft_io.records.python_io import tf_record_batches, tf_record_iterator
 from weft_io.records.streams import PIECE
+from weft_io.records.text_lines import LineSource
 from weft_io.records.tfrecord import TFRecordSource, TFRecordWriter, frame, masked_crc
 from weft_tensor import errors
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 from weft_graph import proto
 from weft_io.records.examples import ExampleParser
-from weft_io.records.features import read_key
+from weft_io.records.feature_scanner import read_key
 from weft_tensor import dtypes, errors
 
 KEYS = (b"f", b"i", b"s")

@@ -16,7 +16,7 @@ from weft_testing.recorded import same, script, tensors
 import weft as wf
 from weft_graph import proto
 from weft_io.bundle.writer import write_bundle
-from weft_io.checkpoint.items import Item
+from weft_io.checkpoint.save_items import Item
 from weft_io.saved_model.builder import SavedModelBuilder, simple_save
 from weft_io.saved_model.loader import load
 from weft_io.saved_model.signature_def_utils import predict_signature_def

@@ -31,7 +31,7 @@ from weft_io import (
     latest_checkpoint,
     load_variable,
 )
-from weft_io.checkpoint import held
+from weft_io.checkpoint import held_tensors
 from weft_io.ops.checkpoint import hold_for_save
 from weft_io.saving import background
 from weft_tensor import dtypes, errors
@@ -174,7 +174,7 @@ class TestWhatIsSaved:
             saver.close()
             session.run(add)
             assert state.read().ctypes.data == moved
-        assert not held._held
+        assert not held_tensors._held
 
     def test_the_graph_that_there_is_then(self, tmp_path: Path, graph: Graph) -> None:
         from weft_graph import proto
@@ -303,7 +303,7 @@ class TestOneAtATime:
                 thread.join()
             saver.close()
         assert not failures and len(saver.last_checkpoints) == 16
-        assert not held._held
+        assert not held_tensors._held
 
 
 class TestFailures:
@@ -423,11 +423,11 @@ class TestNodes:
             session.run(v.initializer)
             first, second = session.run(node).decode(), session.run(node).decode()
             with pytest.raises(errors.NotFoundError, match=first):
-                held.take(first)
-            (item,) = held.take(second)
+                held_tensors.take(first)
+            (item,) = held_tensors.take(second)
             assert item.name == "a" and item.value.tolist() == [1.0, 2.0]
             with pytest.raises(errors.NotFoundError, match=second):
-                held.take(second)
+                held_tensors.take(second)
 
     def test_shapes_are_checked(self) -> None:
         with pytest.raises(errors.InvalidArgumentError, match="tensor_names"):

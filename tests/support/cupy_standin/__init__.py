@@ -56,11 +56,11 @@ def install(found: Machine) -> dict[str, ModuleType]:
 @contextmanager
 def installed(found: Machine | None = None) -> Iterator[Machine]:
     """Install the stand-in inside a block, and make weft detect GPUs again."""
-    from weft_exec.gpu import cudnn, discovery, products
+    from weft_exec.gpu import captured_matmul, cudnn, discovery
 
     found = found or Machine()
-    load, products.load = products.load, cublas.Cublas
-    products.forget()
+    load, captured_matmul.load = captured_matmul.load, cublas.Cublas
+    captured_matmul.forget()
     before = {name: sys.modules.get(name) for name in sys.modules if name.split(".")[0] == "cupy"}
     discovery.forget()
     cudnn.forget()
@@ -71,7 +71,7 @@ def installed(found: Machine | None = None) -> Iterator[Machine]:
         for name in modules:
             sys.modules.pop(name, None)
         sys.modules.update({k: v for k, v in before.items() if v is not None})
-        products.load = load
-        products.forget()
+        captured_matmul.load = load
+        captured_matmul.forget()
         discovery.forget()
         cudnn.forget()

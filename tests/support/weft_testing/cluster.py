@@ -27,7 +27,7 @@ from weft_exec.devices.description import DeviceDescription
 from weft_exec.devices.device import DeviceAttributes, make_devices
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.overlap import Overlap
-from weft_exec.executor.parts import derive_part
+from weft_exec.executor.partitioned_step import derive_part
 from weft_exec.executor.runner import Runner, closed_error
 from weft_exec.resources.cancellation import Cancellation
 from weft_exec.resources.rendezvous import DEAD, Rendezvous, ends_of

@@ -12,8 +12,8 @@ from weft_compiler.codegen.targets import assembly, target_of
 from weft_compiler.gpu.code import PtxCode, code_of, module_for
 from weft_compiler.gpu.pipeline import optimize_for_gpu
 from weft_compiler.ir.nests import bytes_moved, defined_names, flops, nests_of
-from weft_compiler.ir.pieces import bodies_of
 from weft_compiler.ir.program import Allocate, Body, Program, walk
+from weft_compiler.ir.program_splitting import bodies_of
 from weft_compiler.ir.verifier import verify
 from weft_compiler.lower.region import lower
 from weft_compiler.native.program import NativeProgram, load

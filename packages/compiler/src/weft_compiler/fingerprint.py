@@ -23,7 +23,7 @@ from weft_graph.ir.code_generators import RegionRequest
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import declaring_module
 from weft_graph.ir.traits import Role
-from weft_graph.passes.structure import Block, Branch, Loop
+from weft_graph.passes.functional_form import Block, Branch, Loop
 from weft_graph.passes.whole_loops import LoopRequest, WholeLoop, first_value, next_value
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType

@@ -534,7 +534,7 @@ class LlvmGenerator(_Lowering):
 
     def clock_reader(self) -> ClockReader | None:
         """Return functions of the runtime that read the clock; see `CodeGenerator`."""
-        from weft_compiler.native.readings import clock_reader
+        from weft_compiler.native.trace_clock import clock_reader
 
         return clock_reader()
 

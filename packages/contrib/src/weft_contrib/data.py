@@ -48,13 +48,6 @@ __all__ = [
 from collections.abc import Callable
 from typing import Any
 
-from weft_io.data.choosing import (
-    Counter,
-    RandomDataset,
-    choose_from_datasets,
-    rejection_resample,
-    sample_from_datasets,
-)
 from weft_io.data.dataset import Dataset
 from weft_io.data.experimental import make_saveable_from_iterator
 from weft_io.data.files_datasets import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
@@ -64,6 +57,13 @@ from weft_io.data.grouping import (
     dense_to_sparse_batch,
     group_by_reducer,
     group_by_window,
+)
+from weft_io.data.interleaving import (
+    Counter,
+    RandomDataset,
+    choose_from_datasets,
+    rejection_resample,
+    sample_from_datasets,
 )
 from weft_io.data.iterator import Iterator
 from weft_io.data.optional import Optional, get_next_as_optional

@@ -23,7 +23,7 @@ from weft_distrib.cluster.connections import Connections
 from weft_distrib.cluster.reports import gather
 from weft_distrib.cluster.spec import ClusterSpec
 from weft_distrib.collective.cluster import Collectives, leader_of
-from weft_distrib.liveness.heart import Heartbeat
+from weft_distrib.liveness.heartbeat_server import Heartbeat
 from weft_distrib.master.master import Master
 from weft_distrib.protocol import messages, service
 from weft_distrib.protocol.tables import decode, encode
@@ -34,7 +34,7 @@ from weft_distrib.security.roles import Role, require
 from weft_distrib.wire import methods
 from weft_distrib.wire.address import address_of
 from weft_distrib.wire.channel import Call
-from weft_distrib.wire.hello import ConnectionOptions
+from weft_distrib.wire.handshake import ConnectionOptions
 from weft_distrib.wire.inproc import INPROC
 from weft_distrib.wire.listener import LEASE_SECONDS, Listener
 from weft_distrib.wire.traffic import Traffic, carried

@@ -1,6 +1,6 @@
 """`wf.gfile`: files by path or URL."""
 
 from weft import _lazy
-from weft_io.files.former_gfile import *
+from weft_io.files.deprecated_gfile import *
 
 _lazy.hint(__name__)

@@ -20,8 +20,8 @@ from weft_compiler.codegen.routine import ParallelSplit, Routine
 from weft_compiler.codegen.targets import target_of
 from weft_compiler.codegen.writer import Loops
 from weft_compiler.ir.expressions import Constant
-from weft_compiler.ir.pieces import Piece
 from weft_compiler.ir.program import Buffer, operand_names
+from weft_compiler.ir.program_splitting import Piece
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 

@@ -19,8 +19,8 @@ from weft_compiler.codegen.module import ENTRY, Module, attributes
 from weft_compiler.codegen.options import Options
 from weft_compiler.codegen.runtime import RUN_SEQUENCE, RUN_SEQUENCE_DECLARATION
 from weft_compiler.codegen.targets import target_of
-from weft_compiler.ir.pieces import Piece
 from weft_compiler.ir.program import Buffer, Program
+from weft_compiler.ir.program_splitting import Piece
 
 _REST: Final = "ptr %interrupt, ptr %times, i64 %threads"
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft_compiler.ir.lines import LinearFunction, is_same
+from weft_compiler.ir.linear_functions import LinearFunction, is_same
 from weft_compiler.lower.region import specialize
 from weft_compiler.lower.registry import Unsupported
 from weft_compiler.lower.request_numbers import AnyRequest, with_numbers

@@ -32,7 +32,7 @@ from weft_compiler.ir.expressions import (
     index,
 )
 from weft_compiler.ir.indices import plus, times
-from weft_compiler.ir.lines import LinearFunction, is_same
+from weft_compiler.ir.linear_functions import LinearFunction, is_same
 from weft_compiler.ir.mutator import Mutator, map_expressions
 from weft_compiler.ir.program import Allocate, Buffer, Call, Check, Let, Program, Statement
 from weft_compiler.ir.verifier import verify

@@ -29,7 +29,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import only_waits
-from weft_graph.passes.structure import Block, Branch, Loop, nodes_in
+from weft_graph.passes.functional_form import Block, Branch, Loop, nodes_in
 from weft_graph.passes.whole_loops import (
     STRIDE,
     USES,

@@ -9,9 +9,9 @@ from weft_compiler.ir.expressions import Expr, index
 from weft_compiler.ir.loops import Unique, load, nest
 from weft_compiler.ir.program import Allocate, Body, Buffer, Statement
 from weft_compiler.layouts import POINTS, Windows
-from weft_compiler.lower.panels import align_array
 from weft_compiler.lower.registry import Operation
 from weft_compiler.lower.values import StatementDefinition, Value
+from weft_compiler.lower.weight_packing import align_array
 from weft_compiler.routines.selection import num_tiles
 from weft_compiler.routines.winograd import (
     WinogradFilters,

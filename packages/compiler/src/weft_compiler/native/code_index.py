@@ -128,7 +128,7 @@ def _restore_one_code(entry: Mapping[str, Any], inputs: Sequence[Output]) -> Pol
     if result is None:
         return None
     from weft_compiler.codegen.interrupt_checks import WorkEstimate
-    from weft_compiler.ir.lines import LinearFunction
+    from weft_compiler.ir.linear_functions import LinearFunction
     from weft_compiler.native.polymorphic_code import PolymorphicCode, VerifiedSize
 
     shapes = [

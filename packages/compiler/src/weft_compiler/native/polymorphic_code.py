@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 
 from weft_compiler.codegen.interrupt_checks import WorkEstimate
-from weft_compiler.ir.lines import LinearFunction
+from weft_compiler.ir.linear_functions import LinearFunction
 from weft_compiler.ir.program import Buffer, Program
 from weft_compiler.lower.folded_values import FoldedValues, Values, is_on_line
 from weft_compiler.lower.request_numbers import RequestNumbers

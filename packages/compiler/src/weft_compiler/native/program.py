@@ -33,8 +33,8 @@ from weft_compiler.codegen.sequence import sequence_of, symbol
 from weft_compiler.codegen.targets import Target, object_code, target_of
 from weft_compiler.codegen.tiles import symbol as routine_symbol
 from weft_compiler.ir.canonical import canonical
-from weft_compiler.ir.pieces import Piece, pieces_of
 from weft_compiler.ir.program import FOR_KERNELS, Check, Program, walk
+from weft_compiler.ir.program_splitting import Piece, pieces_of
 from weft_compiler.native import cache, runtime
 from weft_compiler.native.arena import ARENA, address_of, allocate_aligned
 from weft_compiler.native.entry import (
@@ -238,7 +238,7 @@ class NativeProgram:
         """
         if not (self.code.nests and self._readable and sys.platform == "linux"):
             return None
-        from weft_compiler.native.readings import use_counter_if_reliable
+        from weft_compiler.native.trace_clock import use_counter_if_reliable
 
         use_counter_if_reliable()
         free: list[tuple[Any, Any]] = []

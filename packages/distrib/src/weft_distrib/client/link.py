@@ -17,7 +17,7 @@ from weft_distrib.security.roles import Role
 from weft_distrib.wire import methods
 from weft_distrib.wire.address import address_of
 from weft_distrib.wire.channel import Answer, Channel
-from weft_distrib.wire.hello import ConnectionOptions, check_version
+from weft_distrib.wire.handshake import ConnectionOptions, check_version
 from weft_distrib.wire.listener import ask
 from weft_distrib.wire.methods import Record, RunStep, StepKey
 from weft_distrib.wire.values import Pieces

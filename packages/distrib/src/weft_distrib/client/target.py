@@ -26,8 +26,8 @@ from weft_distrib.protocol import messages
 from weft_distrib.security.credentials import credentials_of_query
 from weft_distrib.server import find_server
 from weft_distrib.wire.address import address_of
+from weft_distrib.wire.future import Reply
 from weft_distrib.wire.methods import RunStep
-from weft_distrib.wire.reply import Reply
 from weft_distrib.wire.values import Pieces
 from weft_exec.config import SessionConfig
 from weft_exec.costs import CostModel

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import Final
 
 from weft_distrib.cluster.spec import ClusterSpec
-from weft_distrib.liveness.look import probe
-from weft_distrib.liveness.watch import Watched, shared_watch
+from weft_distrib.liveness.peer_monitor import Watched, shared_watch
+from weft_distrib.liveness.probe import probe
 from weft_distrib.protocol import messages
 from weft_distrib.protocol.service import REPORT, STATUS, ControlClient
 from weft_distrib.wire.address import address_of
 from weft_distrib.wire.channel import Channel
-from weft_distrib.wire.hello import ConnectionOptions
+from weft_distrib.wire.handshake import ConnectionOptions
 from weft_distrib.wire.inproc import INPROC
 from weft_distrib.wire.listener import dial
 from weft_distrib.wire.traffic import Traffic

@@ -14,8 +14,8 @@ from weft_distrib.protocol import messages
 from weft_distrib.protocol.tables import decode, encode
 from weft_distrib.wire import methods
 from weft_distrib.wire.channel import Call
+from weft_distrib.wire.future import Reply
 from weft_distrib.wire.methods import StepKey
-from weft_distrib.wire.reply import Reply
 from weft_distrib.worker.rendezvous import task_of
 from weft_distrib.worker.worker import Peers, Worker
 from weft_exec.resources.rendezvous import Rendezvous

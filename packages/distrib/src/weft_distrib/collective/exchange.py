@@ -14,7 +14,7 @@ from weft_distrib.collective import schedule
 from weft_distrib.collective.arithmetic import MERGES, divide
 from weft_distrib.collective.groups import Member
 from weft_distrib.collective.schedule import Action, Schedule
-from weft_distrib.wire.reply import Reply
+from weft_distrib.wire.future import Reply
 from weft_exec.resources.rendezvous import Rendezvous
 from weft_tensor import errors
 

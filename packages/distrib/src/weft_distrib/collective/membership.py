@@ -13,7 +13,7 @@ import numpy as np
 from weft_distrib.collective import nccl, schedule
 from weft_distrib.collective.exchange import Exchange, Operation, pack_message, unpack_message
 from weft_distrib.collective.groups import Member
-from weft_distrib.wire.reply import Reply
+from weft_distrib.wire.future import Reply
 from weft_exec.kernels.random_counters import next_counter
 from weft_exec.resources.rendezvous import Rendezvous
 from weft_tensor import errors

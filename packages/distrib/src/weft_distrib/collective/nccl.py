@@ -24,7 +24,7 @@ from weft_distrib.collective.exchange import (
     unpack_message,
 )
 from weft_distrib.collective.groups import Member
-from weft_distrib.wire.reply import Reply
+from weft_distrib.wire.future import Reply
 from weft_distrib.worker.threads import WaitingThreads
 from weft_exec.gpu.discovery import nccl_module
 from weft_tensor import errors

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weft_distrib.collective.exchange import Operation
 from weft_distrib.collective.groups import GroupAnswers, Groups, Member, Outcome
 from weft_distrib.collective.membership import Membership, Transport
-from weft_distrib.wire.reply import Reply
+from weft_distrib.wire.future import Reply
 from weft_distrib.worker.threads import WaitingThreads
 from weft_exec.resources.cancellation import call_at
 from weft_exec.resources.rendezvous import Rendezvous

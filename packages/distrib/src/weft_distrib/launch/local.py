@@ -29,7 +29,7 @@ _PORTS = range(10_000, 32_768)
 """Range of ports, below Linux's ephemeral ports, so that no outgoing connection uses the port of a
 task first.
 """
-_TIED = Path(__file__).with_name("tied.py")
+_PARENT_DEATH = Path(__file__).with_name("parent_death.py")
 
 Say = Callable[[TaskId | None, str], None]
 """Receives a line of a task's output, or without a task a line of the launcher."""
@@ -156,7 +156,7 @@ class LocalCluster:
             **tf_config(self.cluster, task_id),
         }
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(_TIED), str(os.getpid()), *program],
+            [sys.executable, "-I", "-S", str(_PARENT_DEATH), str(os.getpid()), *program],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

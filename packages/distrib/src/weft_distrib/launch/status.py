@@ -14,7 +14,7 @@ from weft_distrib.protocol import messages
 from weft_distrib.protocol.service import REPORTS, ControlClient
 from weft_distrib.security.credentials import Credentials
 from weft_distrib.security.roles import Role
-from weft_distrib.wire.hello import ConnectionOptions
+from weft_distrib.wire.handshake import ConnectionOptions
 
 HEADER: Final = ("task", "state", "steps", "steps/s", "in", "in/s", "out", "out/s", "up")
 """The columns of `Rates.rows`."""

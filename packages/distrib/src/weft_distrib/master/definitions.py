@@ -16,10 +16,10 @@ from weft_graph.functions.body import FunctionGraph
 from weft_graph.functions.function import Function
 from weft_graph.functions.trace import trace
 from weft_graph.ir import builder
-from weft_graph.ir.checks import check_name
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph, device_string
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.node_checks import check_name
 from weft_graph.ir.op_def import registered_ops, traits_of
 from weft_graph.ir.traits import Role
 from weft_graph.messages.attr_value import attr_from_proto

@@ -22,7 +22,7 @@ from weft_distrib.master.sessions import MasterSession, StartedStep
 from weft_distrib.protocol import messages
 from weft_distrib.protocol.service import CLEAR, KERNELS
 from weft_distrib.protocol.tables import decode, encode
-from weft_distrib.security.rates import Rate
+from weft_distrib.security.rate_limits import Rate
 from weft_distrib.wire import methods
 from weft_distrib.wire.channel import Call, Channel
 from weft_distrib.wire.listener import ask

@@ -11,7 +11,7 @@ import numpy as np
 from weft_distrib.master.feeds import Feeds
 from weft_distrib.protocol import messages
 from weft_exec.resources.rendezvous import Rendezvous, ends_of
-from weft_graph.passes.caller import CALLER
+from weft_graph.passes.caller_exchange import CALLER
 from weft_tensor import errors
 from weft_tensor.memory import copy_array
 

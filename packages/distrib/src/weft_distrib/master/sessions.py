@@ -16,10 +16,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from weft_distrib.master.feeds import Feeds
-from weft_distrib.master.homes import locate_state
 from weft_distrib.master.limits import WaitLimit
 from weft_distrib.master.links import AbortNotice, Fail, OwnWorker, TaskParts, WorkerLink
 from weft_distrib.master.partial import PartialStep
+from weft_distrib.master.state_location import locate_state
 from weft_distrib.master.step import Abort, Finish, Instruction, StepCoordinator
 from weft_distrib.protocol import messages
 from weft_distrib.wire.channel import Answer

@@ -11,7 +11,7 @@ from weft_distrib.security.credentials import Credentials, Files
 from weft_distrib.security.loopback import numeric_host
 from weft_distrib.security.roles import Role, role_of
 from weft_distrib.wire.address import address_of
-from weft_distrib.wire.hello import ConnectionOptions, check_version, granted_role
+from weft_distrib.wire.handshake import ConnectionOptions, check_version, granted_role
 
 _TOKEN, _ROLE, _VERSION = "authorization", "weft-role", "weft-version"
 _BEARER = "Bearer "

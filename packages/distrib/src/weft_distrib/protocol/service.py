@@ -26,7 +26,7 @@ from weft_distrib.security.credentials import Credentials, Files
 from weft_distrib.security.refusals import probe
 from weft_distrib.security.roles import Role, require
 from weft_distrib.wire.address import address_of
-from weft_distrib.wire.hello import ConnectionOptions
+from weft_distrib.wire.handshake import ConnectionOptions
 from weft_tensor import errors
 
 _log = logging.getLogger("weft")

@@ -21,6 +21,6 @@ Between processes of one machine the connection is a socket that carries open fi
 large values are copied into blocks of memory that both ends have mapped (`memory.py`). The sender
 creates blocks and passes their descriptors. The receiver returns a block when its value is no
 longer used. If there is no room for more blocks, values are sent on the socket, so nothing ever
-waits for a block. `local.py` detects processes on the same machine. Servers of one process need no
-socket (`inproc.py`).
+waits for a block. `same_machine.py` detects processes on the same machine. Servers of one process
+need no socket (`inproc.py`).
 """

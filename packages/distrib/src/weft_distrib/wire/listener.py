@@ -10,12 +10,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from weft_distrib.security.rates import Rate
+from weft_distrib.security.rate_limits import Rate
 from weft_distrib.security.roles import Role
 from weft_distrib.wire.channel import Call, Channel, Serve
-from weft_distrib.wire.hello import HELLO, ConnectionOptions, Hello
+from weft_distrib.wire.future import Reply
+from weft_distrib.wire.handshake import HELLO, ConnectionOptions, Hello
 from weft_distrib.wire.inproc import InprocStream, close_door, open_door, reach as reach_inproc
-from weft_distrib.wire.local import (
+from weft_distrib.wire.reception import Admission, Admit, Open, Reception
+from weft_distrib.wire.same_machine import (
     OFFER,
     Invitation,
     Tickets,
@@ -24,8 +26,6 @@ from weft_distrib.wire.local import (
     process_of,
     reach,
 )
-from weft_distrib.wire.reception import Admission, Admit, Open, Reception
-from weft_distrib.wire.reply import Reply
 from weft_distrib.wire.streams import LocalStream, SocketStreams, Stream, stream_of
 from weft_distrib.wire.traffic import Traffic
 from weft_exec.resources.cancellation import Timer, call_at

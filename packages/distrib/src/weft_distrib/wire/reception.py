@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from weft_distrib.security.roles import Role
 from weft_distrib.wire.frames import FRAME_BYTES, HEAD, Inbox, Message, Outbox, call_bytes
-from weft_distrib.wire.hello import HELLO, MAX_HELLO_BYTES, Hello
+from weft_distrib.wire.handshake import HELLO, MAX_HELLO_BYTES, Hello
 from weft_distrib.wire.streams import HANDSHAKE_SECONDS, LINGER_SECONDS, SocketStreams
 from weft_tensor import errors
 

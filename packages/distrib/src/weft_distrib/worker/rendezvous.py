@@ -15,7 +15,7 @@ from weft_exec.resources.rendezvous import DEAD, Rendezvous, ends_of
 from weft_exec.resources.resources import CompletionCallback
 from weft_exec.tracing.step_trace import trace_time
 from weft_graph.ir.device_spec import DeviceParts, parse
-from weft_graph.passes.caller import CALLER
+from weft_graph.passes.caller_exchange import CALLER
 from weft_tensor import errors
 
 ChannelTo = Callable[[DeviceParts], Channel]

@@ -35,19 +35,19 @@ from weft_exec.config import SessionConfig
 from weft_exec.devices.device import Device, make_devices
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.overlap import Overlap
-from weft_exec.executor.parts import derive_part, derive_parts
+from weft_exec.executor.partitioned_step import derive_part, derive_parts
 from weft_exec.executor.runner import Runner
 from weft_exec.resources.cancellation import Cancellation
 from weft_exec.resources.file_access import FileRoots
 from weft_exec.resources.resources import ResourceManager
 from weft_exec.resources.threads import shared_pool
-from weft_exec.session import blas
+from weft_exec.session import blas_threads
 from weft_exec.tracing.step_trace import StepTrace, trace_time
 from weft_graph.ir.device_spec import DeviceParts
 from weft_graph.ir.gc_pause import pause_gc
 from weft_graph.ir.step_graph import Part
 from weft_graph.ir.traits import Role
-from weft_graph.passes.caller import CALLER
+from weft_graph.passes.caller_exchange import CALLER
 from weft_graph.serialize import part_from_bytes
 from weft_tensor import errors
 
@@ -129,7 +129,7 @@ class Worker:
         roots: FileRoots | None = None,
         machine: str = "",
     ) -> None:
-        blas.limit_once(config.intra_op_threads)
+        blas_threads.limit_once(config.intra_op_threads)
         self.task, self._machine = task, machine
         self.incarnation = secrets.randbits(63) | 1
         self.resources = ResourceManager()

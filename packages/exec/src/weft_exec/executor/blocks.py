@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft_exec.executor.by_kernels import ComparisonRequest, KernelFallback
+from weft_exec.executor.kernel_fallback import ComparisonRequest, KernelFallback
 from weft_exec.executor.linear import Compound, Gather, Segment, Slots, check_predicate, gather
 from weft_exec.kernels.random_counters import current, iteration_tag
 from weft_exec.tracing.step_trace import LoopIteration, clock
@@ -264,7 +264,7 @@ class LoopCall(Compound):
             log.runs.append((self._program or self._prepare(), log.iteration, 0, readings, ()))
 
     def _prepare(self) -> SharedProgram:
-        from weft_exec.costs.shares import time_fractions
+        from weft_exec.costs.time_attribution import time_fractions
         from weft_exec.tracing.programs import SharedProgram, loop_event
 
         test, body = self._loop.segments

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from weft_exec.kernels.quiet import call_quietly
+from weft_exec.kernels.numpy_warnings import call_quietly
 from weft_exec.kernels.random_counters import current_iteration, run_at
 from weft_graph.ir.deep_stack import is_half_full, run_on_new_thread
 from weft_tensor import errors

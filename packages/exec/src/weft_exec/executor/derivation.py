@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from weft_exec.devices.device import Device
-from weft_exec.executor.entries import ORDER, RECEIVE, SEND, WHOLE, Item, Need, group
 from weft_exec.executor.executable import Executable, Fetch, ReferenceFetch
 from weft_exec.executor.frames import StepPlan
 from weft_exec.executor.kernel_errors import raise_located, to_op_error
@@ -15,6 +14,7 @@ from weft_exec.executor.layout import make_linear_segment
 from weft_exec.executor.linear import Compound, Segment, Slots, all_slots, gather
 from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.priority import changed_variables, takes_reference, variable_of
+from weft_exec.executor.queue_entries import ORDER, RECEIVE, SEND, WHOLE, Item, Need, group
 from weft_exec.kernels.registry import Kernel
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import StepGraph

@@ -11,10 +11,10 @@ import time
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
-from weft_exec.executor.entries import RECEIVE, SEND, Entry
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.kernel_errors import raise_located, to_op_error
 from weft_exec.executor.linear import Segment, Slots
+from weft_exec.executor.queue_entries import RECEIVE, SEND, Entry
 from weft_exec.executor.step import Iteration, StepMachine, Token, TracedStepMachine
 from weft_exec.executor.step_check import StepCheck, deadline_error, running
 from weft_exec.executor.transfers import Arrival, DirectReceiver, key_of

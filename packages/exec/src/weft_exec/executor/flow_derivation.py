@@ -11,7 +11,14 @@ import numpy as np
 from weft_exec.executor.blocks import value_of
 from weft_exec.executor.compilers import LoopClaim
 from weft_exec.executor.derivation import Derivation, Placement
-from weft_exec.executor.entries import (
+from weft_exec.executor.executable import NOT_COMPUTED, ConditionalFetch, Executable, Fetch
+from weft_exec.executor.frames import StepPlan
+from weft_exec.executor.layout import Layout, Located
+from weft_exec.executor.linear import Slots, gather
+from weft_exec.executor.linear_loops import LinearLoops
+from weft_exec.executor.overlap import Overlap
+from weft_exec.executor.priority import is_update
+from weft_exec.executor.queue_entries import (
     ENTER,
     EXIT,
     MERGE,
@@ -26,19 +33,12 @@ from weft_exec.executor.entries import (
     sort_items,
     touched_slots,
 )
-from weft_exec.executor.executable import NOT_COMPUTED, ConditionalFetch, Executable, Fetch
-from weft_exec.executor.frames import StepPlan
-from weft_exec.executor.layout import Layout, Located
-from weft_exec.executor.linear import Slots, gather
-from weft_exec.executor.linear_loops import LinearLoops
-from weft_exec.executor.overlap import Overlap
-from weft_exec.executor.priority import is_update
 from weft_exec.kernels.registry import Kernel
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import StepGraph, is_back_edge
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import Flow, Frame, exclusive
-from weft_graph.passes.structure import Structurer
+from weft_graph.passes.functional_form import Structurer
 from weft_tensor import errors
 
 

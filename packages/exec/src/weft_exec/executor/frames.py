@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from weft_exec.executor.entries import ENTER, EXIT, MERGE, Entry
 from weft_exec.executor.linear import Segment, Slots
+from weft_exec.executor.queue_entries import ENTER, EXIT, MERGE, Entry
 from weft_graph.passes.flow import Frame
 
 

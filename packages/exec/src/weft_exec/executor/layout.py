@@ -12,12 +12,12 @@ from types import MappingProxyType
 from typing import Any
 
 from weft_exec.executor.blocks import ConditionalSegment, LoopCall, WhileLoop
-from weft_exec.executor.entries import Item, Work
 from weft_exec.executor.linear import Gather, Instruction, Segment, all_slots, gather
+from weft_exec.executor.queue_entries import Item, Work
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import is_back_edge
 from weft_graph.passes.flow import Frame
-from weft_graph.passes.structure import Block, Branch, Loop, Step, nodes_in
+from weft_graph.passes.functional_form import Block, Branch, Loop, Step, nodes_in
 from weft_graph.passes.whole_loops import WholeLoop
 
 Located = tuple[Work, str]

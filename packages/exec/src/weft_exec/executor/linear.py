@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft_exec.executor.kernel_errors import raise_located, to_op_error
 from weft_exec.kernels.random_counters import needs_counters
-from weft_exec.tracing.readings import begin_readings, end_readings, load_native_reader
+from weft_exec.tracing.clock_readings import begin_readings, end_readings, load_native_reader
 from weft_exec.tracing.step_trace import bytes_of, clock
 from weft_tensor import errors
 

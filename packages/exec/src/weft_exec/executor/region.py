@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from weft_exec.devices.device import Device, StreamMarks
-from weft_exec.executor.by_kernels import KernelFallback
 from weft_exec.executor.derivation import Placement
 from weft_exec.executor.kernel_errors import describe, raise_located, to_op_error
+from weft_exec.executor.kernel_fallback import KernelFallback
 from weft_exec.executor.layout import Layout, Located
 from weft_exec.executor.linear import (
     Check,
@@ -34,7 +34,7 @@ from weft_exec.tracing.step_trace import ThreadLog, clock
 from weft_graph.ir.code_generators import NO_BRANCHES, Branches, Path, SettingError
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
-from weft_graph.passes.structure import block_of
+from weft_graph.passes.functional_form import block_of
 from weft_tensor import errors
 from weft_tensor.shape import Dims
 
@@ -304,7 +304,7 @@ class RegionCall(Compound):
         return call
 
     def _prepare(self, lane: str) -> SharedProgram:
-        from weft_exec.costs.shares import time_fractions
+        from weft_exec.costs.time_attribution import time_fractions
 
         region = self._region
         event = region_event(region.node, region.members, self._device.name, lane)

@@ -10,7 +10,7 @@ from weft_exec.executor.executable import Executable
 from weft_exec.executor.linear import Slots
 from weft_exec.executor.step_check import StepCheck, running
 from weft_exec.kernels.context import StepContext
-from weft_exec.kernels.quiet import call_quietly, call_unary_quietly
+from weft_exec.kernels.numpy_warnings import call_quietly, call_unary_quietly
 from weft_exec.kernels.random_counters import run_in_new_step
 from weft_exec.resources.cancellation import Cancellation
 from weft_exec.resources.rendezvous import Rendezvous
@@ -19,7 +19,7 @@ from weft_exec.tracing.step_trace import clock
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_exec.executor.paused import PausedStep
+    from weft_exec.executor.pausable_step import PausedStep
     from weft_exec.tracing.step_trace import StepTrace
 
 
@@ -105,7 +105,7 @@ class Runner:
 
     def begin(self, executable: Executable) -> PausedStep:
         """Start a step that exchanges values with its caller."""
-        from weft_exec.executor.paused import CallerRendezvous, PausedStep
+        from weft_exec.executor.pausable_step import CallerRendezvous, PausedStep
 
         if self._closed:
             raise closed_error()

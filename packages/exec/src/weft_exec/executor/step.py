@@ -19,7 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from weft_exec.executor.entries import (
+from weft_exec.executor.frames import FramePlan, StepPlan
+from weft_exec.executor.linear import Slots, check_predicate
+from weft_exec.executor.queue_entries import (
     ENTER,
     MERGE,
     NEXT,
@@ -31,8 +33,6 @@ from weft_exec.executor.entries import (
     Edges,
     Entry,
 )
-from weft_exec.executor.frames import FramePlan, StepPlan
-from weft_exec.executor.linear import Slots, check_predicate
 from weft_exec.kernels.random_counters import iteration_tag
 from weft_exec.tracing.step_trace import clock
 from weft_tensor import errors

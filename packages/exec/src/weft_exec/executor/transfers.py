@@ -12,7 +12,7 @@ from weft_exec.resources.resources import CompletionCallback
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_exec.executor.entries import Entry
+    from weft_exec.executor.queue_entries import Entry
     from weft_exec.executor.step import Iteration, Token
 
 

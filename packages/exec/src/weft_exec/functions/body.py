@@ -12,7 +12,7 @@ from weft_exec.executor.derive import derive, derive_first
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.memory_budget import MemoryBudget, bytes_for_values, unknown_size
 from weft_exec.executor.overlap import Overlap
-from weft_exec.executor.parts import place_on
+from weft_exec.executor.partitioned_step import place_on
 from weft_exec.executor.runner import Runner
 from weft_exec.passes.prepare import prepare
 from weft_exec.placement import Placer

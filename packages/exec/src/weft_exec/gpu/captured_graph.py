@@ -19,7 +19,7 @@ from weft_exec.executor.linear import Segment, Slots
 from weft_exec.executor.region import RegionCall
 from weft_exec.gpu.base_device import BaseGpuDevice
 from weft_exec.gpu.capture import Capture, NotCaptured
-from weft_exec.gpu.products import prepare
+from weft_exec.gpu.captured_matmul import prepare
 from weft_exec.gpu.residency import is_of_host
 from weft_exec.gpu.shadows import CapturedVariable, make_handle_to, variable_state
 from weft_exec.resources.resources import ResourceHandle, VariableState

@@ -20,8 +20,8 @@ import numpy as np
 
 from weft_exec.gpu.base_device import BaseGpuDevice
 from weft_exec.gpu.capture import Capture, current
+from weft_exec.gpu.gpu_measurement import fastest_times, roofline
 from weft_exec.gpu.launch import finalize_result
-from weft_exec.gpu.measure import fastest_times, roofline
 from weft_exec.kernels.random import stream_of
 from weft_graph.ir.code_generators import (
     DeviceCode,
@@ -316,7 +316,7 @@ class GpuGenerator:
         return device.properties.compute_capability, device.config.deterministic
 
     def roofline(self) -> Roofline:
-        """Return the GPU's limits; see `measure.py`."""
+        """Return the GPU's limits; see `gpu_measurement.py`."""
         return roofline(self._device)
 
     def clock_reader(self) -> None:

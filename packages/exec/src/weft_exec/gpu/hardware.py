@@ -25,7 +25,7 @@ import numpy as np
 
 from weft_exec.gpu.allocator import GpuAllocator
 from weft_exec.gpu.capture import current, forbid
-from weft_exec.gpu.worker import Worker
+from weft_exec.gpu.copy_threads import Worker
 from weft_exec.resources.resources import CompletionCallback
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from weft_exec.devices.device import KernelFactory, KernelFunction
 from weft_exec.gpu.base_device import BaseGpuDevice
+from weft_exec.gpu.captured_matmul import matmul_of
 from weft_exec.gpu.compiled import GpuGenerator, make_launcher
+from weft_exec.gpu.gpu_measurement import GpuMarks
 from weft_exec.gpu.launch import launch_on_gpu
-from weft_exec.gpu.measure import GpuMarks
-from weft_exec.gpu.products import matmul_of
 from weft_exec.gpu.step_graphs import replace_by_graphs
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ import numpy as np
 from weft_exec.kernels import depthwise
 from weft_exec.kernels.common import LARGE, SHORT_ROW, accumulation_dtype, new_array, widen_value
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
-from weft_exec.kernels.sliding import (
+from weft_exec.kernels.window_functions import (
     COLUMN_BYTES,
     Array,
     Margins,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft_exec.kernels.sliding import as_strided
+from weft_exec.kernels.window_functions import as_strided
 
 Array = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]

@@ -9,8 +9,8 @@ import numpy as np
 
 from weft_exec.kernels.common import accumulation_dtype, widen_value
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.kernels.sliding import Array, tap_slices
 from weft_exec.kernels.sums import sum_axes
+from weft_exec.kernels.window_functions import Array, tap_slices
 from weft_graph.ops.windows import slide
 from weft_tensor import errors
 

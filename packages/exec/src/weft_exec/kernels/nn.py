@@ -10,8 +10,8 @@ from weft_exec.kernels.common import LARGE, as_exact, map_rows, new_array, widen
 from weft_exec.kernels.elementwise import shapes_differ
 from weft_exec.kernels.primitives import maximum
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
-from weft_exec.kernels.sliding import Array, column_sums, contiguous
 from weft_exec.kernels.sums import sum_axes
+from weft_exec.kernels.window_functions import Array, column_sums, contiguous
 from weft_tensor import errors
 
 if TYPE_CHECKING:

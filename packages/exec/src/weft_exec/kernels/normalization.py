@@ -9,7 +9,7 @@ import numpy as np
 
 from weft_exec.kernels.common import map_rows, new_array, widen_value
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.kernels.sliding import (
+from weft_exec.kernels.window_functions import (
     Array,
     channels_last,
     column_sums,

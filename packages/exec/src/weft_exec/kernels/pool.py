@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.common import accumulation_dtype, new_array, widen_value
-from weft_exec.kernels.phases import SHORT, Phases, fold, lowest_value, window_maxima
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.kernels.sliding import Array, Sizes, contiguous, tap_slices
+from weft_exec.kernels.shifted_windows import SHORT, Phases, fold, lowest_value, window_maxima
+from weft_exec.kernels.window_functions import Array, Sizes, contiguous, tap_slices
 from weft_graph.ops.pool import check_window
 from weft_graph.ops.windows import slide
 from weft_tensor import errors

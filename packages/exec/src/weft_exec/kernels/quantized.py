@@ -21,7 +21,7 @@ from weft_exec.kernels.quantization import (
     to_integers,
 )
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.kernels.sliding import pad_spatial, windows
+from weft_exec.kernels.window_functions import pad_spatial, windows
 from weft_graph.ops.windows import slide
 from weft_tensor import errors
 from weft_tensor.dtypes import DType

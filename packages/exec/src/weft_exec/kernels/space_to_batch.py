@@ -10,7 +10,7 @@ import numpy as np
 from weft_exec.kernels.common import copy_to_pool, new_array
 from weft_exec.kernels.padding import margins_of
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
-from weft_exec.kernels.sliding import pad_spatial, windows
+from weft_exec.kernels.window_functions import pad_spatial, windows
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
 

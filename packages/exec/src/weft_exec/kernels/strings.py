@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.kernels.patterns import Pattern, replacer
 from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.regular_expressions import Pattern, replacer
 from weft_graph.ops.shape_rules import normal_axes
 from weft_tensor import errors
 from weft_tensor.shape import format_dims

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from weft_exec.devices.device import Device
-from weft_exec.kernels.quiet import call_quietly
+from weft_exec.kernels.numpy_warnings import call_quietly
 from weft_exec.kernels.registry import find_kernel
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.device_spec import DeviceSpec

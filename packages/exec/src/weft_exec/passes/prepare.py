@@ -58,7 +58,7 @@ def prepare(
     if read_routed(step):
         note(step.graph.nodes)
     if settings.check_numerics:
-        from weft_graph.passes.numerics import check_numerics
+        from weft_graph.passes.numeric_checks import check_numerics
 
         check_numerics(step)
         note(step.graph.nodes)

@@ -15,8 +15,8 @@ from typing import Final
 from weft_exec.placement.simulation import Transfer
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
+from weft_graph.passes.deadlock_analysis import BlockingOrder
 from weft_graph.passes.flow import Flow
-from weft_graph.passes.waiting import BlockingOrder
 
 _AHEAD: Final = 3
 """Under memory pressure, how many nodes before its first user a Receive may begin."""

@@ -20,10 +20,10 @@ from weft_exec.devices.device import DeviceAttributes
 from weft_exec.executor.memory_budget import unknown_size
 from weft_exec.executor.runner import closed_error
 from weft_exec.session.fetches import FetchPlan, expand_feed, structure_key
-from weft_exec.session.growth import GrowthWatch
+from weft_exec.session.graph_growth import GrowthWatch
 from weft_exec.session.signature import Signature
 from weft_exec.session.target import find_target
-from weft_exec.session.uninitialized import advise
+from weft_exec.session.uninitialized_variables import advise
 from weft_exec.session.update_ops import UpdateOpsWatch
 from weft_exec.tracing import consumers
 from weft_exec.tracing.environment import SessionRecordings, start_once
@@ -38,7 +38,7 @@ from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_exec.costs import CostModel
-    from weft_exec.executor.native.watch import InputRecorder
+    from weft_exec.executor.native.input_recording import InputRecorder
     from weft_exec.session.explain import StepReport
     from weft_exec.session.partial import PartialRun, PartialSignature
     from weft_exec.session.tensor_handle import HandleStore
@@ -546,7 +546,7 @@ class BaseSession:
 
     def _functions(self, fetches: Any, feed_dict: Mapping[Any, Any]) -> list[InputRecorder]:
         """Return the compiled regions of a step after one run with a separate plan."""
-        from weft_exec.executor.native.watch import collect_watched
+        from weft_exec.executor.native.input_recording import collect_watched
 
         key = (object(), ())
         with collect_watched() as result:

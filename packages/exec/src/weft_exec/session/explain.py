@@ -13,8 +13,8 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from weft_exec.placement import PlacementReport
-from weft_exec.placement.picture import timeline
 from weft_exec.placement.report import NodePlacement
+from weft_exec.placement.simulation_picture import timeline
 from weft_exec.progress import regions_text
 from weft_graph import proto
 from weft_graph.ir.code_generators import NotGenerated, generators
@@ -25,8 +25,8 @@ from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_exec.executor.native.clustering import NodeSelection
+    from weft_exec.executor.native.input_recording import InputRecorder
     from weft_exec.executor.native.tiering import RegionState
-    from weft_exec.executor.native.watch import InputRecorder
 
 _CLUSTER = "_XlaCluster"
 _MOST = 20

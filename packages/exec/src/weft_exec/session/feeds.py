@@ -9,7 +9,7 @@ import numpy as np
 
 from weft_exec.resources.resources import ResourceHandle
 from weft_graph.graph_util import tensor_named
-from weft_graph.ir import builder, lossy
+from weft_graph.ir import builder, lossy_conversions
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Output
 from weft_tensor import dtypes, errors
@@ -141,7 +141,7 @@ def _convert_general(output: Output, value: Any) -> np.ndarray:
         raise errors.InvalidTypeError(f"{output.name} is fed None")
 
     def lost(change: str) -> None:
-        lossy.say(output.name, dtype, change, builder.format_line(*builder.user_line()))
+        lossy_conversions.say(output.name, dtype, change, builder.format_line(*builder.user_line()))
 
     try:
         return np.asarray(to_array(value, dtype, lost))

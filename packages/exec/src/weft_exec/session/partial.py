@@ -14,7 +14,7 @@ from weft_graph.ir.composite import CompositeTensor
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
 from weft_graph.ir.node import Output
-from weft_graph.passes.caller import check_outside_loops, fed_key, fetched_key
+from weft_graph.passes.caller_exchange import check_outside_loops, fed_key, fetched_key
 from weft_tensor import errors
 from weft_tensor.finalizers import call_when_gone
 

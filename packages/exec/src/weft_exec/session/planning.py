@@ -14,7 +14,7 @@ from weft_exec.executor.derive import derive, derive_first
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.memory_budget import MemoryBudget, bytes_for_values
 from weft_exec.executor.overlap import Overlap
-from weft_exec.executor.parts import derive_parts, place_on
+from weft_exec.executor.partitioned_step import derive_parts, place_on
 from weft_exec.executor.priority import sort_by_priority
 from weft_exec.kernels.description import kernels_on
 from weft_exec.passes.prepare import Watch, prepare
@@ -24,7 +24,7 @@ from weft_graph.ir.device_spec import DeviceParts
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import Part, StepGraph
 from weft_graph.ops.step import EXTEND, TRUNCATE
-from weft_graph.passes.caller import meet_caller
+from weft_graph.passes.caller_exchange import meet_caller
 from weft_graph.passes.compression import lossy_where_asked
 from weft_graph.passes.late_fetches import read_last
 from weft_graph.passes.memory import MemoryLimits

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Final, Protocol
 from weakref import WeakSet
 
-from weft_exec.tracing.readings import load_native_reader
+from weft_exec.tracing.clock_readings import load_native_reader
 from weft_exec.tracing.step_trace import (
     Span,
     SpanSubject,

@@ -34,7 +34,7 @@ def start_once() -> None:
 
         atexit.register(Recording(_for_process(path)).close)
     if setting := os.environ.get(_FLIGHT):
-        from weft_exec.tracing.flight import FlightRecorder
+        from weft_exec.tracing.flight_recorder import FlightRecorder
 
         path, seconds, slow = parse_flight(setting)
         atexit.register(FlightRecorder(_for_process(path), seconds, slow).close)
@@ -57,7 +57,7 @@ class SessionRecordings:
     ) -> None:
         self._closes: list[Callable[[], None]] = []
         if flight_path:
-            from weft_exec.tracing.flight import FlightRecorder
+            from weft_exec.tracing.flight_recorder import FlightRecorder
 
             path = _for_process(flight_path)
             recorder = FlightRecorder(path, flight_seconds, slow_seconds)

@@ -1,8 +1,8 @@
 """The record of one step: readings of the clock, stored while it runs.
 
-A thread stores one reading at each node boundary (`readings.py`), so the end of a node is the start
-of the next one. Which readings belong to which node is known in advance (`programs.py`). Everything
-else, such as looking up names and sizes, is done after the step.
+A thread stores one reading at each node boundary (`clock_readings.py`), so the end of a node is the
+start of the next one. Which readings belong to which node is known in advance (`programs.py`).
+Everything else, such as looking up names and sizes, is done after the step.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from weft_graph.functions import state
 from weft_graph.functions.body import FunctionGraph
-from weft_graph.ir.forms import to_message
 from weft_graph.ir.func_attr import NameAttrs
+from weft_graph.ir.message_conversions import to_message
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import reachable, sort_nodes
 from weft_graph.ir.traits import Role

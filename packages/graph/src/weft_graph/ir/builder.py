@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from weft_graph.ir import lossy, thread_stacks
+from weft_graph.ir import lossy_conversions, thread_stacks
 from weft_graph.ir.composite import AppliesOps, DispatchedResult, HandOver
 from weft_graph.ir.constants import to_array
 from weft_graph.ir.default_graph import get_default_graph
@@ -603,7 +603,7 @@ def constant(
 
     def report_loss(change: str) -> None:
         if element_type is not None:
-            lossy.say("a constant", element_type, change, format_line(*user_line()))
+            lossy_conversions.say("a constant", element_type, change, format_line(*user_line()))
 
     array = to_array(value, element_type, shape, verify_shape, report_loss)
     return constant_of(array, element_type, name)

@@ -18,8 +18,8 @@ from weft_graph.ir import thread_stacks
 from weft_graph.ir.composite import CompositeTensor
 from weft_graph.ir.device_spec import DeviceSpec
 from weft_graph.ir.edits import Edits
-from weft_graph.ir.forms import readers, to_message
 from weft_graph.ir.library import Library
+from weft_graph.ir.message_conversions import readers, to_message
 from weft_graph.ir.node import Context, Node, Output
 from weft_graph.ir.op_signature import OpDef
 from weft_graph.ir.origins import Origins

@@ -8,7 +8,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, Final
 
 from weft_graph.ir import thread_stacks
-from weft_graph.ir.forms import to_message
+from weft_graph.ir.message_conversions import to_message
 from weft_graph.ir.references import Reference
 from weft_graph.ir.registry import Registry
 from weft_graph.ir.symbolic import GraphElement, Symbolic

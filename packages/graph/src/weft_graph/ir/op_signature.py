@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from weft_graph.ir.constants import to_array
-from weft_graph.ir.forms import to_message
+from weft_graph.ir.message_conversions import to_message
 from weft_graph.ir.traits import Traits
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType

@@ -13,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 
 from weft_graph import proto
-from weft_graph.ir.forms import writers
 from weft_graph.ir.func_attr import NameAttrs, as_name_attrs
+from weft_graph.ir.message_conversions import writers
 from weft_graph.ir.op_signature import OpDef
 from weft_graph.messages.tensor_proto import (
     Budget,

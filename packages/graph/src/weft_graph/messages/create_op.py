@@ -7,7 +7,7 @@ from typing import Any
 
 from weft_graph import proto
 from weft_graph.ir.builder import convert_to_tensor, create
-from weft_graph.ir.forms import readers
+from weft_graph.ir.message_conversions import readers
 from weft_graph.ir.node import Node
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.op_signature import OpDef

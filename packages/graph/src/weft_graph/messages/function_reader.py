@@ -14,9 +14,9 @@ from weft_graph.functions.body import FunctionGraph
 from weft_graph.functions.function import Function
 from weft_graph.functions.ordering import ends_of_effects
 from weft_graph.ir import thread_stacks
-from weft_graph.ir.checks import MAX_OUTPUTS, check_name
 from weft_graph.ir.library import LazyFunction, Library
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.node_checks import MAX_OUTPUTS, check_name
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.op_signature import REQUIRED
 from weft_graph.messages.attr_value import attr_from_proto, shape_from_proto

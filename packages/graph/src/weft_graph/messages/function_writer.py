@@ -11,7 +11,7 @@ from weft_graph import proto
 from weft_graph.control_flow.records import records_of
 from weft_graph.functions.body import is_variable
 from weft_graph.functions.function import Function
-from weft_graph.ir.forms import writers
+from weft_graph.ir.message_conversions import writers
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_signature import OpDef
 from weft_graph.messages.attr_value import attr_to_proto, kind_of, shape_to_proto

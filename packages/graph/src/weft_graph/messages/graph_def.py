@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from weft_graph import proto
-from weft_graph.ir.forms import writers
 from weft_graph.ir.graph import Graph
+from weft_graph.ir.message_conversions import writers
 from weft_graph.ir.node import Node
 from weft_graph.messages.attr_value import declared_kind, fill_attr, shape_to_proto
 from weft_tensor import errors

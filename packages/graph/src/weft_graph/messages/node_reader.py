@@ -9,11 +9,11 @@ from typing import Any
 
 from weft_graph import proto
 from weft_graph.ir.builder import user_line
-from weft_graph.ir.checks import Signature, check_attrs, check_name, infer_shapes
 from weft_graph.ir.gc_pause import pause_gc
 from weft_graph.ir.graph import Graph, device_string
 from weft_graph.ir.later_attrs import has_no_effect, informative
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.node_checks import Signature, check_attrs, check_name, infer_shapes
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.op_signature import REQUIRED, OpDef
 from weft_graph.ir.traits import Role

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 
 from weft_graph import proto
-from weft_graph.ir.forms import writers
+from weft_graph.ir.message_conversions import writers
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.op_signature import REQUIRED, ArgDef, AttrDef, OpDef
 from weft_graph.messages.attr_value import attr_to_proto

@@ -6,8 +6,8 @@ from typing import Any
 
 from weft_graph import proto
 from weft_graph.ir.default_graph import get_default_graph
-from weft_graph.ir.forms import readers, writers
 from weft_graph.ir.graph import Graph
+from weft_graph.ir.message_conversions import readers, writers
 from weft_graph.ir.node import Node, Output
 from weft_graph.variables.base import ExistingVariable, SaveSliceInfo, Variable
 from weft_graph.variables.resource import ResourceVariable

@@ -24,7 +24,7 @@ from weft_graph.ir import scalar
 from weft_graph.ir.builder import out
 from weft_graph.ir.node import Output
 from weft_graph.ir.scalar import Scalar
-from weft_graph.ops import fits
+from weft_graph.ops import chebyshev_series
 from weft_graph.ops.elementwise import FLOATING, register_unary
 from weft_graph.ops.series import chebyshev, in_float64
 
@@ -35,8 +35,8 @@ def _waves(order: int, x: Scalar, exact: bool) -> tuple[Scalar, Scalar]:
     """Return J and Y for x >= 8, from an amplitude and a phase that vary slowly."""
     far = scalar.maximum(x, 8)
     argument = 2 * scalar.square(8 / far) - 1
-    p = chebyshev((fits.P0, fits.P1)[order], argument, exact)
-    q = chebyshev((fits.Q0, fits.Q1)[order], argument, exact) * (8 / far)
+    p = chebyshev((chebyshev_series.P0, chebyshev_series.P1)[order], argument, exact)
+    q = chebyshev((chebyshev_series.Q0, chebyshev_series.Q1)[order], argument, exact) * (8 / far)
     # The cosine and the sine of far - pi / 4 - order * pi / 2, without a rounded difference.
     steady = scalar.where(scalar.is_inf(far), 0, far)
     sum_part, difference = (
@@ -49,7 +49,7 @@ def _waves(order: int, x: Scalar, exact: bool) -> tuple[Scalar, Scalar]:
 
 def _j_series(order: int, scalar: Scalar, exact: bool) -> Scalar:
     """Return J0, or J1 over x, for x from 0 to 8."""
-    fit = (fits.J0_NEAR, fits.J1_NEAR)[order]
+    fit = (chebyshev_series.J0_NEAR, chebyshev_series.J1_NEAR)[order]
     return chebyshev(fit, scalar * scalar / 32 - 1, exact)
 
 
@@ -70,7 +70,7 @@ def _j1(x: Scalar, exact: bool) -> Scalar:
 @in_float64
 def _y0(x: Scalar, exact: bool) -> Scalar:
     near = scalar.minimum(x, 8)
-    smooth = chebyshev(fits.Y0_NEAR, near * near / 32 - 1, exact)
+    smooth = chebyshev(chebyshev_series.Y0_NEAR, near * near / 32 - 1, exact)
     low = smooth + (2 / math.pi) * scalar.log(near) * _j_series(0, near, exact)
     return scalar.where(x > 8, _waves(0, x, exact)[1], low)
 
@@ -78,7 +78,7 @@ def _y0(x: Scalar, exact: bool) -> Scalar:
 @in_float64
 def _y1(x: Scalar, exact: bool) -> Scalar:
     near = scalar.minimum(x, 8)
-    smooth = chebyshev(fits.Y1_NEAR, near * near / 32 - 1, exact)
+    smooth = chebyshev(chebyshev_series.Y1_NEAR, near * near / 32 - 1, exact)
     slope = smooth + (2 / math.pi) * _log_or_0(near) * _j_series(1, near, exact)
     low = near * slope - 2 / (math.pi * scalar.absolute(near))
     return scalar.where(x > 8, _waves(1, x, exact)[1], low)
@@ -110,18 +110,18 @@ def _k0_parts(x: Scalar, exact: bool) -> tuple[Scalar, Scalar, Scalar]:
     """Return K0 for x up to 2, exp(x) times K0 beyond, and x limited to the first range."""
     near, far = scalar.minimum(x, 2), scalar.maximum(x, 2)
     argument = near * near / 2 - 1
-    smooth = chebyshev(fits.K0_NEAR, argument, exact)
-    low = smooth - scalar.log(near) * chebyshev(fits.I0_NEAR, argument, exact)
-    return low, chebyshev(fits.K0_FAR, 4 / far - 1, exact) / scalar.sqrt(far), near
+    smooth = chebyshev(chebyshev_series.K0_NEAR, argument, exact)
+    low = smooth - scalar.log(near) * chebyshev(chebyshev_series.I0_NEAR, argument, exact)
+    return low, chebyshev(chebyshev_series.K0_FAR, 4 / far - 1, exact) / scalar.sqrt(far), near
 
 
 def _k1_parts(x: Scalar, exact: bool) -> tuple[Scalar, Scalar, Scalar]:
     """Return the parts of `_k0_parts` for K1."""
     near, far = scalar.minimum(x, 2), scalar.maximum(x, 2)
     argument = near * near / 2 - 1
-    bent = _log_or_0(near) * near * chebyshev(fits.I1_NEAR, argument, exact)
-    low = chebyshev(fits.K1_NEAR, argument, exact) / scalar.absolute(near) + bent
-    return low, chebyshev(fits.K1_FAR, 4 / far - 1, exact) / scalar.sqrt(far), near
+    bent = _log_or_0(near) * near * chebyshev(chebyshev_series.I1_NEAR, argument, exact)
+    low = chebyshev(chebyshev_series.K1_NEAR, argument, exact) / scalar.absolute(near) + bent
+    return low, chebyshev(chebyshev_series.K1_FAR, 4 / far - 1, exact) / scalar.sqrt(far), near
 
 
 @in_float64

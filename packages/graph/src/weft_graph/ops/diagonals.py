@@ -25,7 +25,7 @@ from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ops import array, shape_rules
 from weft_graph.ops.casting import cast
-from weft_graph.ops.of_operators import or_method
+from weft_graph.ops.operator_dispatch import or_method
 from weft_tensor import dtypes, errors
 from weft_tensor.arguments import check_integer
 from weft_tensor.shape import Dims, format_dims, merge_dims

@@ -11,7 +11,7 @@ from weft_graph.ir import scalar
 from weft_graph.ir.builder import out
 from weft_graph.ir.node import Output
 from weft_graph.ir.scalar import Scalar
-from weft_graph.ops import fits
+from weft_graph.ops import chebyshev_series
 from weft_graph.ops.elementwise import FLOATING, register_unary
 from weft_graph.ops.series import chebyshev, in_float64, power_series
 
@@ -20,8 +20,8 @@ from weft_graph.ops.series import chebyshev, in_float64, power_series
 def _dawson(x: Scalar, exact: bool) -> Scalar:
     size, near = scalar.absolute(x), scalar.clamp(x, -3, 3)
     far = scalar.maximum(size, 3)
-    low = near * chebyshev(fits.DAWSON_NEAR, near * near * (2 / 9) - 1, exact)
-    tail = chebyshev(fits.DAWSON_FAR, 2 * scalar.square(3 / far) - 1, exact)
+    low = near * chebyshev(chebyshev_series.DAWSON_NEAR, near * near * (2 / 9) - 1, exact)
+    tail = chebyshev(chebyshev_series.DAWSON_FAR, 2 * scalar.square(3 / far) - 1, exact)
     return scalar.where(size > 3, scalar.sign(x) * tail / far, low)
 
 
@@ -31,13 +31,15 @@ _EULER: Final = 0.5772156649015329
 @in_float64
 def _exponential_integral(x: Scalar, exact: bool) -> Scalar:
     near, middle, far = scalar.minimum(x, 6), scalar.clamp(x, 6, 24), scalar.maximum(x, 24)
-    smooth = chebyshev(fits.EI_NEAR, near / 3 - 1, exact) * scalar.exp(near) * near
+    smooth = chebyshev(chebyshev_series.EI_NEAR, near / 3 - 1, exact) * scalar.exp(near) * near
     low = smooth + (scalar.log(near) + _EULER)
     middle_range = (
-        chebyshev(fits.EI_MIDDLE, 16 / middle - 5 / 3, exact) * scalar.exp(middle) / middle
+        chebyshev(chebyshev_series.EI_MIDDLE, 16 / middle - 5 / 3, exact)
+        * scalar.exp(middle)
+        / middle
     )
     root = scalar.exp(0.5 * far)  # twice, as exp(far) may be infinite where its share is not
-    high = root * (chebyshev(fits.EI_FAR, 48 / far - 1, exact) / far) * root
+    high = root * (chebyshev(chebyshev_series.EI_FAR, 48 / far - 1, exact) / far) * root
     overflow = scalar.where(scalar.is_inf(x), x, high)
     return scalar.where(x > 24, overflow, scalar.where(x > 6, middle_range, low))
 
@@ -50,8 +52,8 @@ def _fresnel_waves(size: Scalar, exact: bool) -> tuple[Scalar, Scalar, Scalar, S
     far = scalar.maximum(size, _BEND)
     argument = 2 * scalar.square(scalar.square(_BEND / far)) - 1
     first = 1 / (math.pi * far)
-    f = first * chebyshev(fits.FRESNEL_F, argument, exact)
-    g = scalar.square(first) / far * chebyshev(fits.FRESNEL_G, argument, exact)
+    f = first * chebyshev(chebyshev_series.FRESNEL_F, argument, exact)
+    g = scalar.square(first) / far * chebyshev(chebyshev_series.FRESNEL_G, argument, exact)
     # From 1e8 on neighboring numbers are more than a period apart.
     quadrant = scalar.trunc_mod(scalar.square(scalar.minimum(far, 1e8)), 4)
     return f, g, scalar.sin((math.pi / 2) * quadrant), scalar.cos((math.pi / 2) * quadrant)
@@ -67,7 +69,9 @@ def _fresnel_cosine(x: Scalar, exact: bool) -> Scalar:
     size, near = scalar.absolute(x), scalar.clamp(x, -_BEND, _BEND)
     f, g, sine, cosine = _fresnel_waves(size, exact)
     far = scalar.sign(x) * (0.5 + (f * sine - g * cosine))
-    return scalar.where(size > _BEND, far, near * _fresnel_series(fits.FRESNEL_COS, near, exact))
+    return scalar.where(
+        size > _BEND, far, near * _fresnel_series(chebyshev_series.FRESNEL_COS, near, exact)
+    )
 
 
 @in_float64
@@ -75,7 +79,7 @@ def _fresnel_sine(x: Scalar, exact: bool) -> Scalar:
     size, near = scalar.absolute(x), scalar.clamp(x, -_BEND, _BEND)
     f, g, sine, cosine = _fresnel_waves(size, exact)
     far = scalar.sign(x) * (0.5 - (f * cosine + g * sine))
-    low = near * near * near * _fresnel_series(fits.FRESNEL_SIN, near, exact)
+    low = near * near * near * _fresnel_series(chebyshev_series.FRESNEL_SIN, near, exact)
     return scalar.where(size > _BEND, far, low)
 
 

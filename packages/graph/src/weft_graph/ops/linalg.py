@@ -41,7 +41,7 @@ from weft_graph.ops.diagonals import (
     matrix_diag_part,
     smaller,
 )
-from weft_graph.ops.of_operators import or_method
+from weft_graph.ops.operator_dispatch import or_method
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims, merge_dims
 

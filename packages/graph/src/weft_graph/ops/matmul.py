@@ -13,7 +13,7 @@ from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import Traits
 from weft_graph.ops import cost_rules, diagonals, permutation, reduction, shape_rules
 from weft_graph.ops.elementwise import pair
-from weft_graph.ops.of_operators import is_operator, or_method
+from weft_graph.ops.operator_dispatch import is_operator, or_method
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims
 

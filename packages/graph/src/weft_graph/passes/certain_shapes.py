@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from weft_graph.ir.checks import infer_shapes
 from weft_graph.ir.node import Node
+from weft_graph.ir.node_checks import infer_shapes
 from weft_graph.ir.traits import Role, State
 from weft_tensor import errors
 

@@ -19,7 +19,7 @@ from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.step_graph import StepGraph
-from weft_graph.passes.controls import release_controls
+from weft_graph.passes.control_inputs import release_controls
 
 _REASON: Final = "inference"
 _ADD: Final = frozenset({"Add", "AddV2"})

@@ -18,10 +18,10 @@ from weft_graph.ir.node import Node
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.step_graph import RunOrder, StepGraph, reorder_nodes
 from weft_graph.ir.traits import Role
+from weft_graph.passes.deadlock_analysis import BlockingOrder
 from weft_graph.passes.flow import ALWAYS, Flow, dependencies_of
 from weft_graph.passes.memory import BytesOf, MemoryLimits, Values, static_bytes
 from weft_graph.passes.partition import Assignment
-from weft_graph.passes.waiting import BlockingOrder
 
 
 def limit_run_ahead(

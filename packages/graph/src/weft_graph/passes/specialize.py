@@ -20,7 +20,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.step_graph import StepGraph, is_back_edge
 from weft_graph.ir.traits import Role
-from weft_graph.passes.controls import release_controls
+from weft_graph.passes.control_inputs import release_controls
 from weft_graph.passes.inference import drop_masks, drop_null_updates
 from weft_graph.passes.partitioned_lookups import join_partitioned_lookups
 from weft_tensor import dtypes, errors

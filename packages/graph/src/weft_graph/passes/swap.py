@@ -21,6 +21,7 @@ from typing import NamedTuple
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import RunOrder, StepGraph, reorder_nodes
 from weft_graph.ir.traits import Role
+from weft_graph.passes.deadlock_analysis import BlockingOrder
 from weft_graph.passes.flow import ALWAYS, Flow, dependencies_of
 from weft_graph.passes.max_tree import MaxTree
 from weft_graph.passes.memory import (
@@ -32,7 +33,6 @@ from weft_graph.passes.memory import (
     takes_memory,
 )
 from weft_graph.passes.partition import Assignment
-from weft_graph.passes.waiting import BlockingOrder
 
 _SMALL = 4096
 """Values up to this many bytes are not swapped."""

@@ -12,7 +12,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import is_back_edge
 from weft_graph.ir.traits import Role, State
 from weft_graph.passes.flow import Flow, Frame
-from weft_graph.passes.structure import Loop, nodes_in
+from weft_graph.passes.functional_form import Loop, nodes_in
 from weft_tensor import dtypes
 
 

@@ -11,12 +11,12 @@ from google.protobuf.message import DecodeError
 
 from weft_graph import proto
 from weft_graph.control_flow.records import ContextRecord, restore
-from weft_graph.ir.checks import Signature, check_attrs, check_name, infer_shapes
 from weft_graph.ir.device_spec import DeviceSpec
 from weft_graph.ir.gc_pause import pause_gc
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.library import LazyFunction
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.node_checks import Signature, check_attrs, check_name, infer_shapes
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.op_signature import OpDef
 from weft_graph.ir.traits import Role

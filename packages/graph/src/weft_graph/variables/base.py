@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from weft_graph.ir import thread_stacks
 from weft_graph.ir.collections_keys import GraphKeys
-from weft_graph.ir.forms import to_message
 from weft_graph.ir.graph import Graph
+from weft_graph.ir.message_conversions import to_message
 from weft_graph.ir.node import Node, Operators, Output
 from weft_graph.ir.registry import Registry
 from weft_graph.ops import state

@@ -34,8 +34,8 @@ from typing import Any
 from weft_graph.ir import builder
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.default_graph import get_default_graph
-from weft_graph.ir.forms import readers
 from weft_graph.ir.graph import Graph
+from weft_graph.ir.message_conversions import readers
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.scopes import check_scope_name
 from weft_graph.ops import state

@@ -7,7 +7,7 @@ from typing import Any
 
 from weft_graph.ir import builder
 from weft_graph.ir.default_graph import get_default_graph
-from weft_graph.ir.forms import readers
+from weft_graph.ir.message_conversions import readers
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
 from weft_graph.ops import resource_state

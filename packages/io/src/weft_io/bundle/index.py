@@ -14,7 +14,7 @@ import numpy as np
 
 from weft_graph import proto
 from weft_io.bundle.checksum import crc32c
-from weft_io.bundle.coding import Extents, slice_key
+from weft_io.bundle.key_encoding import Extents, slice_key
 from weft_io.bundle.table import TableReader, table_bytes
 from weft_io.checkpoint import encoding, regions
 from weft_io.checkpoint.regions import Region, Shape

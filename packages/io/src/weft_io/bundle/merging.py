@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 from uuid import uuid4
 
+from weft_io.bundle.atomic_replacement import NewBundle, read_bundle_index
 from weft_io.bundle.index import BundleIndex, merge_indexes, shard_path
-from weft_io.bundle.placing import NewBundle, read_bundle_index
 from weft_io.checkpoint.index import index_path
 from weft_io.files import paths, systems
 from weft_io.files.storage import SAVING

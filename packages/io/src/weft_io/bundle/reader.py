@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from weft_io.bundle.checksum import crc32c, mask_crc
-from weft_io.bundle.coding import MalformedError
 from weft_io.bundle.index import BundleIndex, Entry, Piece, shard_path
+from weft_io.bundle.key_encoding import MalformedError
 from weft_io.bundle.strings import decode_strings
 from weft_io.checkpoint.assembly import assemble_boxes
 from weft_io.checkpoint.encoding import Array, Empty

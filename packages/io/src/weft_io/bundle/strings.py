@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from weft_io.bundle.checksum import crc32c, mask_crc
-from weft_io.bundle.coding import MalformedError, get_varints, put_varint
+from weft_io.bundle.key_encoding import MalformedError, get_varints, put_varint
 from weft_io.checkpoint.regions import Shape, count
 from weft_tensor import errors
 

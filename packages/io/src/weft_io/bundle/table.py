@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, NoReturn
 
 from weft_io.bundle.checksum import crc32c, mask_crc
-from weft_io.bundle.coding import MalformedError, get_varint, put_varint
+from weft_io.bundle.key_encoding import MalformedError, get_varint, put_varint
 from weft_tensor import errors
 
 TABLE_MAGIC: Final = bytes.fromhex("57fb808b247547db")

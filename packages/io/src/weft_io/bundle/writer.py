@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from weft_io.bundle.atomic_replacement import NewBundle
 from weft_io.bundle.checksum import crc32c, mask_crc
 from weft_io.bundle.index import BundleIndex, Entry, Piece, are_disjoint
-from weft_io.bundle.placing import NewBundle
 from weft_io.bundle.strings import encode_strings
-from weft_io.checkpoint.items import Item, WholeTensors
 from weft_io.checkpoint.regions import Region
+from weft_io.checkpoint.save_items import Item, WholeTensors
 from weft_io.files import paths
 from weft_io.files.storage import NewFile
 from weft_tensor import dtypes, errors

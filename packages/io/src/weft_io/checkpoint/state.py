@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weft_io.checkpoint import writer
 from weft_io.checkpoint.index import index_path
 from weft_io.checkpoint.reader import CheckpointNotFoundError, CheckpointReader
-from weft_io.files import checked, paths
+from weft_io.files import checksum_header, paths
 from weft_tensor import errors
 from weft_tensor.arguments import check_text
 from weft_tensor.os_errors import convert_os_errors
@@ -163,13 +163,13 @@ def _to_bytes(message: proto.CheckpointState) -> bytes:
     from google.protobuf import text_format
 
     untyped: Any = message
-    return checked.TEXT.add_checksum(text_format.MessageToString(untyped).encode())
+    return checksum_header.TEXT.add_checksum(text_format.MessageToString(untyped).encode())
 
 
 def _from_bytes(data: bytes, path: str) -> proto.CheckpointState:
     from google.protobuf import text_format
 
-    checked.TEXT.begins(data, path)
+    checksum_header.TEXT.begins(data, path)
     message = proto.CheckpointState()
     untyped: Any = message
     try:

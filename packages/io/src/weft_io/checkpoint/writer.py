@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 
 from weft_io.checkpoint import journal, regions
 from weft_io.checkpoint.index import Entry, Index, Part, Shard, index_path, shard_suffix
-from weft_io.checkpoint.items import Item, WholeTensors
 from weft_io.checkpoint.regions import Region
+from weft_io.checkpoint.save_items import Item, WholeTensors
 from weft_io.checkpoint.shards import Piece, write_shard
 from weft_io.files import paths
 from weft_io.files.storage import new_save_id

@@ -18,7 +18,7 @@ from weft_tensor.shape import format_dims
 if TYPE_CHECKING:
     from onnx import ValueInfoProto
 
-    from weft_io.onnx.survey import Survey
+    from weft_io.onnx.model_tables import Survey
 
 _MAX_RANDOM_ELEMENTS: Final = 10**8
 """Largest number of elements of a randomly generated input."""
@@ -55,7 +55,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def inspect(arguments: argparse.Namespace) -> int:
     """Show the content of a model; return exit code 1 if it has unknown ops."""
     from weft_io.onnx.model import read
-    from weft_io.onnx.survey import Survey
+    from weft_io.onnx.model_tables import Survey
     from weft_io.onnx.values import type_and_shape
 
     model, _ = read(arguments.path)

@@ -10,8 +10,8 @@ from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Output
 from weft_graph.ragged.tensor import RaggedTensor
 from weft_io.data import specs
+from weft_io.data.dataset_methods import DatasetT, Steps, drops, int64
 from weft_io.data.padding import compute_padded_shapes, padding_values_for
-from weft_io.data.steps import DatasetT, Steps, drops, int64
 from weft_io.data.variant_elements import contains_variant, pack_elements, unpack_elements
 from weft_tensor import errors
 

@@ -20,11 +20,11 @@ from weft_graph.ops.shapes import size
 from weft_graph.ragged.tensor import RaggedTensor
 from weft_io import arguments
 from weft_io.data import specs
-from weft_io.data.applying import MapMethods
 from weft_io.data.batching import Batching, check_rows
+from weft_io.data.dataset_methods import drops, int64, seeds
 from weft_io.data.iterator import Iterator, initializable, one_shot
+from weft_io.data.mapping import MapMethods
 from weft_io.data.options import Options
-from weft_io.data.steps import drops, int64, seeds
 from weft_io.data.variant_elements import (
     contains_variant,
     pack_elements,

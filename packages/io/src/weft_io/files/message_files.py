@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, TypeVar
 
 from weft_graph import proto
-from weft_io.files import checked, paths
+from weft_io.files import checksum_header, paths
 from weft_tensor import errors
 from weft_tensor.os_errors import convert_os_errors
 
@@ -58,7 +58,7 @@ def parse_message(data: bytes, path: str, kind: type[M], as_text: bool | None = 
     name = untyped.DESCRIPTOR.name
     reasons = []
     if not as_text:
-        form = checked.BINARY.get(name)
+        form = checksum_header.BINARY.get(name)
         begin = form.size if form is not None and form.begins(data, path) else 0
         try:
             message: M = untyped.FromString(memoryview(data)[begin:])
@@ -66,7 +66,7 @@ def parse_message(data: bytes, path: str, kind: type[M], as_text: bool | None = 
         except DecodeError as cause:
             reasons.append(f"as a binary message: {cause}")
     if as_text is not False:
-        checked.TEXT.begins(data, path)
+        checksum_header.TEXT.begins(data, path)
         try:
             message = untyped()
             pool: Any = _Types()
@@ -93,13 +93,15 @@ def message_parts(message: Any, as_text: bool = False) -> list[bytes]:
 
     try:
         if as_text:
-            return [checked.TEXT.add_checksum(text_format.MessageToString(message).encode())]
+            return [
+                checksum_header.TEXT.add_checksum(text_format.MessageToString(message).encode())
+            ]
         data: bytes = message.SerializeToString(deterministic=True)
     except (EncodeError, ValueError) as cause:
         raise errors.InvalidArgumentError(
             f"a {message.DESCRIPTOR.name} must have less than 2 GiB: {cause}"
         ) from cause
-    form = checked.BINARY.get(message.DESCRIPTOR.name)
+    form = checksum_header.BINARY.get(message.DESCRIPTOR.name)
     return [data] if form is None else [form.start(data), data]
 
 

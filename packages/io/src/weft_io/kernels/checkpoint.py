@@ -10,10 +10,10 @@ import numpy as np
 from weft_exec.kernels.common import new_array
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_graph.ir.traits import Role
-from weft_io.checkpoint import held
+from weft_io.checkpoint import held_tensors
 from weft_io.checkpoint.encoding import check_saveable
-from weft_io.checkpoint.items import Item
 from weft_io.checkpoint.reader import TensorRequest, read_tensors
+from weft_io.checkpoint.save_items import Item
 from weft_io.checkpoint.writer import write_checkpoint
 from weft_io.kernels.bundle import is_part_of_bundle
 from weft_tensor import errors
@@ -51,8 +51,8 @@ def _hold(node: Node, device: Device) -> KernelFunction:
             for t, never_changes in zip(tensors, constant, strict=True)
         ]
         for name in last:  # that no one took
-            held.drop(name)
-        last[:] = [held.hold(items_of(names, specs, copies))]
+            held_tensors.drop(name)
+        last[:] = [held_tensors.hold(items_of(names, specs, copies))]
         return np.array(last[0].encode(), object)
 
     return run

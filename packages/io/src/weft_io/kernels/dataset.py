@@ -11,12 +11,12 @@ from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.resources.resources import CompletionCallback, ResourceHandle
 from weft_graph.ops.control import py_function_of
 from weft_io.records.fixed import FixedLengthSource
-from weft_io.records.lines import LineSource
 from weft_io.records.options import TFRecordOptions
+from weft_io.records.text_lines import LineSource
 from weft_io.records.tfrecord import TFRecordSource
 from weft_io.resources.handles import allocator, holder, resource_of
 from weft_io.resources.values import keeper
-from weft_io.streams import batches, files, generators, mapping, parallel, passing, sources
+from weft_io.streams import batches, files, forwarding, generators, mapping, parallel, sources
 from weft_io.streams.caching import MemoryCacheSource
 from weft_io.streams.caching_files import FileCacheSource
 from weft_io.streams.calls import bind_captured, call_of, convert_end_of_sequence, threads_for
@@ -127,32 +127,32 @@ def _fixed_length_records(node: Node, device: Device) -> KernelFunction:
 
 @kernel("TakeDataset")
 def _take(node: Node, device: Device) -> KernelFunction:
-    return lambda source, count: DerivedSource(source, passing.TakeStream, int(count))
+    return lambda source, count: DerivedSource(source, forwarding.TakeStream, int(count))
 
 
 @kernel("SkipDataset")
 def _skip(node: Node, device: Device) -> KernelFunction:
-    return lambda source, count: DerivedSource(source, passing.SkipStream, int(count))
+    return lambda source, count: DerivedSource(source, forwarding.SkipStream, int(count))
 
 
 @kernel("RepeatDataset")
 def _repeat(node: Node, device: Device) -> KernelFunction:
-    return lambda source, count: passing.RepeatSource(source, int(count))
+    return lambda source, count: forwarding.RepeatSource(source, int(count))
 
 
 @kernel("ShardDataset")
 def _shard(node: Node, device: Device) -> KernelFunction:
-    return lambda source, number, index: passing.ShardSource(source, int(number), int(index))
+    return lambda source, number, index: forwarding.ShardSource(source, int(number), int(index))
 
 
 @kernel("ConcatenateDataset")
 def _concatenate(node: Node, device: Device) -> KernelFunction:
-    return passing.ConcatenateSource
+    return forwarding.ConcatenateSource
 
 
 @kernel("ZipDataset")
 def _zip(node: Node, device: Device) -> KernelFunction:
-    return lambda *inputs: passing.ZipSource(inputs)
+    return lambda *inputs: forwarding.ZipSource(inputs)
 
 
 @kernel("PrefetchDataset")

@@ -10,7 +10,7 @@ from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_io.records.csv import CsvDecoder
 from weft_io.records.options import TFRecordOptions
 from weft_io.resources.values import keeper
-from weft_io.streams import choosing, scans, tabular, windows
+from weft_io.streams import scans, selection, tabular, windows
 from weft_io.streams.calls import bind_captured, call_of, convert_end_of_sequence
 from weft_io.streams.stream import Call, DerivedSource, Source, component
 from weft_tensor import errors
@@ -120,7 +120,7 @@ def _assert_cardinality(node: Node, device: Device) -> KernelFunction:
 @kernel("DirectedInterleaveDataset")
 def _directed_interleave(node: Node, device: Device) -> KernelFunction:
     stop: bool = node.attrs["stop_on_empty_dataset"]
-    return lambda selector, *inner: choosing.DirectedInterleaveSource(selector, inner, stop)
+    return lambda selector, *inner: selection.DirectedInterleaveSource(selector, inner, stop)
 
 
 @kernel("DenseToSparseBatchDataset")
@@ -134,7 +134,7 @@ def _dense_to_sparse(node: Node, device: Device) -> KernelFunction:
 
 @kernel("RandomDataset")
 def _random(node: Node, device: Device) -> KernelFunction:
-    return lambda seed, seed2: choosing.RandomSource((int(seed), int(seed2)))
+    return lambda seed, seed2: selection.RandomSource((int(seed), int(seed2)))
 
 
 @kernel("CSVDataset")

@@ -10,7 +10,7 @@ import numpy as np
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_io.files import gfile
 from weft_io.records.columns import to_strings
-from weft_io.records.whole import read_file
+from weft_io.records.whole_files import read_file
 
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device

@@ -10,8 +10,8 @@ import numpy as np
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.resources.resources import CompletionCallback
 from weft_io.resources.chunks import ChunkStore, PaddingStore
+from weft_io.resources.element_order import PriorityStore, ShufflingStore
 from weft_io.resources.handles import allocator, deadline_in, holder, resource_of
-from weft_io.resources.orders import PriorityStore, ShufflingStore
 from weft_io.resources.queue import UNBOUNDED, Queue, Store
 from weft_io.resources.values import Unpacked, keeper, number_of
 from weft_tensor import dtypes, errors

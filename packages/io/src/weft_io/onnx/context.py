@@ -12,7 +12,7 @@ from onnx import NodeProto, TypeProto
 from weft_graph.ir.node import Output
 from weft_graph.variables.base import Variable
 from weft_io.onnx.model import add_location
-from weft_io.onnx.survey import Extent, Op, Survey
+from weft_io.onnx.model_tables import Extent, Op, Survey
 from weft_io.onnx.values import Values
 from weft_tensor import errors
 

@@ -8,7 +8,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import is_back_edge
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import Flow
-from weft_graph.passes.structure import Block, Branch, Loop, Structurer, nodes_in
+from weft_graph.passes.functional_form import Block, Branch, Loop, Structurer, nodes_in
 from weft_io.onnx.export_graph import Body, ExportedNode, Subgraph, Value, as_sequence
 from weft_io.onnx.node_export import NodeExport
 from weft_io.onnx.stacking import Stacking, State

@@ -26,12 +26,12 @@ from weft_graph.ir.node import Output
 from weft_graph.ops.array import placeholder
 from weft_graph.ops.identity import identity
 from weft_graph.variables.base import Variable
+from weft_io.onnx.batch_norm_folding import fold_batch_normalizations
 from weft_io.onnx.context import ExpansionLimits, ImportContext
-from weft_io.onnx.fusing import fold_batch_normalizations
 from weft_io.onnx.model import read_with_extraction
+from weft_io.onnx.model_tables import Survey
 from weft_io.onnx.scope import Scope, to_node_name
 from weft_io.onnx.shared_weights import join_products
-from weft_io.onnx.survey import Survey
 from weft_io.onnx.values import Values, type_and_shape
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import as_dims, merge_dims

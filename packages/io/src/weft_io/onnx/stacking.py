@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from weft_graph.ir.node import Node
-from weft_io.onnx.counts import Number, number, size
 from weft_io.onnx.export_graph import ExportedNode, Filling, Subgraph, Value
 from weft_io.onnx.node_export import NodeExport
+from weft_io.onnx.symbolic_integers import Number, number, size
 from weft_tensor import dtypes
 
 Dims = Sequence[int | None] | None

@@ -113,7 +113,7 @@ def hold_for_save(
     shards: Sequence[int] | None = None,
     name: str | None = None,
 ) -> Output:
-    """Hold the current values of tensors; `weft_io.checkpoint.held.take` returns them.
+    """Hold the current values of tensors; `weft_io.checkpoint.held_tensors.take` returns them.
 
     Variables are not copied unless they are updated before they are written.
 

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from weft_graph import proto
-from weft_io.records.features import (
+from weft_io.records.feature_scanner import (
     BYTES,
     FLOATS,
     INTEGERS,
@@ -18,7 +18,7 @@ from weft_io.records.features import (
     Rows,
     read_nested,
 )
-from weft_io.records.wire import LEADING_PADDING, TRAILING_PADDING, decode_varints
+from weft_io.records.protobuf_wire import LEADING_PADDING, TRAILING_PADDING, decode_varints
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
 

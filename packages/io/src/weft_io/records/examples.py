@@ -12,7 +12,7 @@ import numpy as np
 from weft_graph import proto
 from weft_io.records import columns
 from weft_io.records.columns import Array, Empty, Location
-from weft_io.records.features import (
+from weft_io.records.feature_scanner import (
     BYTES,
     FLOATS,
     INTEGERS,
@@ -22,7 +22,7 @@ from weft_io.records.features import (
     read_nested,
     rewrite_example,
 )
-from weft_io.records.wire import MalformedVarintsError, write_varint
+from weft_io.records.protobuf_wire import MalformedVarintsError, write_varint
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, format_dims

@@ -13,10 +13,10 @@ from typing import Any, Final, Protocol
 
 from weft_io.records import reader_state
 from weft_io.records.fixed import FixedLengthSource
-from weft_io.records.lines import LineSource
 from weft_io.records.reader_state import ReaderState
+from weft_io.records.text_lines import LineSource
 from weft_io.records.tfrecord import OVERHEAD, TFRecordSource
-from weft_io.records.whole import read_file
+from weft_io.records.whole_files import read_file
 from weft_tensor import errors
 
 Settings = Mapping[str, Any]

@@ -17,7 +17,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from weft_io.records.sealed import Seal
+from weft_io.records.sealed_state import Seal
 from weft_tensor import errors
 
 _SEAL: Final = Seal("a reader's state", b"weftread", 1, "I")

@@ -11,7 +11,7 @@ from weft_graph import proto
 from weft_io.records import columns
 from weft_io.records.columns import NUMPY, Array, Empty, Location
 from weft_io.records.examples import KINDS, ExampleParser, mismatch
-from weft_io.records.features import (
+from weft_io.records.feature_scanner import (
     BYTES,
     INTEGERS,
     KIND_NAMES,
@@ -22,7 +22,7 @@ from weft_io.records.features import (
     rewrite_sequence_example,
     split_strings,
 )
-from weft_io.records.wire import MalformedVarintsError, read_varint
+from weft_io.records.protobuf_wire import MalformedVarintsError, read_varint
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, format_dims

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from weft_io.records.columns import to_strings
-from weft_io.records.lines import LineSource
+from weft_io.records.text_lines import LineSource
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 

@@ -21,7 +21,7 @@ from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.messages.collection_items import convert_each, register_collection
 from weft_io.arguments import to_list
-from weft_io.checkpoint import held, state
+from weft_io.checkpoint import held_tensors, state
 from weft_io.checkpoint.reader import CheckpointNotFoundError
 from weft_io.checkpoint.writer import write_checkpoint
 from weft_io.files import paths
@@ -365,7 +365,7 @@ class Saver:
         """Hold the values, and write them in a thread."""
         with self._save_lock:
             self.wait_until_finished()
-            items = held.take(sess.run(self._pending_hold).decode())
+            items = held_tensors.take(sess.run(self._pending_hold).decode())
             graph_file = self._graph_file_later(sess.graph, save)
 
             def write() -> str:

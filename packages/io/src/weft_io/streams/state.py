@@ -31,7 +31,7 @@ from typing import Any, Final
 import numpy as np
 
 from weft_graph.ir.variants import RaggedVariant
-from weft_io.records.sealed import Seal
+from weft_io.records.sealed_state import Seal
 from weft_io.streams.stream import ElementsSource, element_of
 from weft_tensor import dtypes, errors
 

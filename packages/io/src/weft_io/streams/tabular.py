@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft_io.records.csv import CsvDecoder
-from weft_io.records.lines import LineSource
+from weft_io.records.text_lines import LineSource
 from weft_io.streams.files import RecordFile, RecordsSource
 from weft_io.streams.stream import (
     Element,

@@ -17,7 +17,7 @@ from weft_io.training.hook import (
     SessionRunHook,
     SessionRunValues,
 )
-from weft_io.training.requests import collect_requests
+from weft_io.training.run_requests import collect_requests
 from weft_tensor import errors
 
 _log = logging.getLogger("weft")

@@ -1,9 +1,9 @@
 """Conditionals and loops: Switch, Merge, Enter and Exit become If and While.
 
-The functional form of a step (`weft_graph.passes.structure`) consists of blocks. A branch becomes a
-subgraph that reads outer values and returns the values used outside. A loop becomes two subgraphs:
-the condition, and the body, which recomputes the parts of the condition that it needs. Loop
-invariants are computed before the loop.
+The functional form of a step (`weft_graph.passes.functional_form`) consists of blocks. A branch
+becomes a subgraph that reads outer values and returns the values used outside. A loop becomes two
+subgraphs: the condition, and the body, which recomputes the parts of the condition that it needs.
+Loop invariants are computed before the loop.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import is_back_edge
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import Flow, Frame, predicate
-from weft_graph.passes.structure import Block, Branch, Loop, Step, Structurer
+from weft_graph.passes.functional_form import Block, Branch, Loop, Step, Structurer
 from weft_lite.convert.errors import NotInLiteError
 from weft_lite.convert.lowered import TYPES, Lowered, Value
 from weft_lite.convert.registry import Builder, OpKind, describe_location

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft_exec.config import SessionConfig
 from weft_exec.devices.device import Device, make_devices
-from weft_exec.kernels.quiet import call_quietly
+from weft_exec.kernels.numpy_warnings import call_quietly
 from weft_exec.kernels.registry import find_kernel
 from weft_exec.passes.prepare import prepare
 from weft_exec.resources.resources import ResourceManager

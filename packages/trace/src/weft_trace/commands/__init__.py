@@ -12,7 +12,7 @@ from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
-from weft_trace.commands import ask, convert, view
+from weft_trace.commands import convert, queries, view
 from weft_trace.errors import TraceError
 
 GROUP = "weft_trace.commands"
@@ -25,9 +25,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Record traces, and find out why a step is slow."""
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     adders = {
-        "summary": ask.add_summary,
-        "diff": ask.add_diff,
-        "whatif": ask.add_whatif,
+        "summary": queries.add_summary,
+        "diff": queries.add_diff,
+        "whatif": queries.add_whatif,
         "export": convert.add_export,
         "import": convert.add_import,
         "html": view.add_html,

@@ -1,9 +1,9 @@
 """Lazily loaded names of `weft.data.experimental`."""
 
 from weft_io.data.cardinality import *
-from weft_io.data.choosing import *
 from weft_io.data.elements import *
 from weft_io.data.grouping import *
+from weft_io.data.interleaving import *
 from weft_io.data.lookup_tables import *
 from weft_io.data.optional import *
 from weft_io.data.options import (

@@ -28,7 +28,6 @@ from weft_compiler.ir.expressions import (
 from weft_compiler.ir.indices import clamp_index, minus, plus
 from weft_compiler.ir.loops import Unique, fill, load, nest
 from weft_compiler.ir.program import Allocate, Body, Buffer, For, If, Let, Statement, Store
-from weft_compiler.lower.panels import pack_columns
 from weft_compiler.lower.precision import widen
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.block_rnn import (
@@ -47,6 +46,7 @@ from weft_compiler.lower.values import (
     compute_value,
     move_elements,
 )
+from weft_compiler.lower.weight_packing import pack_columns
 from weft_compiler.routines.gemm import MatmulPacked
 from weft_compiler.routines.selection import select_unpacked
 from weft_graph.ir.constant_value import constant_value

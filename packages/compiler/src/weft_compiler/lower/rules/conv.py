@@ -29,7 +29,6 @@ from weft_compiler.ir.indices import (
 from weft_compiler.ir.loops import Unique, fill, load, nest
 from weft_compiler.ir.program import FOR_KERNELS, Body, Buffer, If, Statement, Store
 from weft_compiler.layouts import PAIR, PANEL, Windows, pair_panels, panel_columns
-from weft_compiler.lower.panels import align_array, pack_columns
 from weft_compiler.lower.precision import NARROW, round_to, widen
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.matmul import product_sums
@@ -41,6 +40,7 @@ from weft_compiler.lower.values import (
     move_elements,
     reduce_value,
 )
+from weft_compiler.lower.weight_packing import align_array, pack_columns
 from weft_compiler.lower.winograd import gradient_by_points, images_of, points_of
 from weft_compiler.routines.bfloat16 import ConvPairs, PackPairs, pack_pairs
 from weft_compiler.routines.selection import (

@@ -14,7 +14,6 @@ from weft_compiler.ir.expressions import Expr, apply, index, number, where
 from weft_compiler.ir.loops import Unique, fill, load, nest
 from weft_compiler.ir.program import Body, Buffer, Statement
 from weft_compiler.layouts import pair_panels
-from weft_compiler.lower.panels import align_array, pack_columns
 from weft_compiler.lower.precision import NARROW, widen
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.values import (
@@ -24,6 +23,7 @@ from weft_compiler.lower.values import (
     broadcast,
     compute_value,
 )
+from weft_compiler.lower.weight_packing import align_array, pack_columns
 from weft_compiler.routines.bfloat16 import MatmulPairs, PackPairs, pack_pairs
 from weft_compiler.routines.gemm import MatmulPacked, Product
 from weft_compiler.routines.selection import (

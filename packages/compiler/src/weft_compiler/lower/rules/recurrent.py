@@ -37,9 +37,9 @@ from weft_compiler.ir.program import (
     Store,
     Var,
 )
-from weft_compiler.lower.panels import pack_columns
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.values import Requirement, StatementDefinition, Value, compute_value
+from weft_compiler.lower.weight_packing import pack_columns
 from weft_compiler.routines.gemm import MatmulPacked
 from weft_compiler.routines.int8 import MatmulBytes, pack_bytes
 from weft_compiler.routines.selection import select_unpacked

@@ -11,8 +11,8 @@ from weft_exec.devices.device import Device
 from weft_exec.executor.compilers import CompileOffer, RegionClaim
 from weft_exec.executor.native.clustering import choose
 from weft_exec.executor.native.function import CompiledRegion
+from weft_exec.executor.native.input_recording import watch_region
 from weft_exec.executor.native.specialization_cache import Mode
-from weft_exec.executor.native.watch import watch_region
 from weft_exec.executor.region import Region
 from weft_exec.resources.resources import state_of
 from weft_graph.ir.code_generators import (

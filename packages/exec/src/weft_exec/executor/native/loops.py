@@ -16,13 +16,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from weft_exec.devices.device import Device
-from weft_exec.executor.by_kernels import ComparisonRequest
 from weft_exec.executor.compilers import CompileOffer
+from weft_exec.executor.kernel_fallback import ComparisonRequest
 from weft_exec.executor.linear import gather
-from weft_exec.executor.native.check import describe_difference, is_different, max_magnitude
 from weft_exec.executor.native.function import known_shape
+from weft_exec.executor.native.random_streams import Executions
+from weft_exec.executor.native.result_check import describe_difference, is_different, max_magnitude
 from weft_exec.executor.native.specialization_cache import Mode, SpecializationCache
-from weft_exec.executor.native.streams import Executions
 from weft_exec.executor.native.tensor_list_buffers import TensorListBuffer, buffer_for
 from weft_exec.executor.native.tiering import Function
 from weft_exec.executor.priority import is_update
@@ -36,7 +36,7 @@ from weft_graph.ir.interrupts import defer_interrupts
 from weft_graph.ir.node import Node
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import Flow, Frame, has_control_flow
-from weft_graph.passes.structure import Structurer
+from weft_graph.passes.functional_form import Structurer
 from weft_graph.passes.whole_loops import (
     Extent,
     LoopRequest,

@@ -11,9 +11,9 @@ from weft_exec.executor.compilers import CompileOffer, LoopClaim, RegionClaim, r
 from weft_exec.executor.native.clustering import NodeSelection, choose
 from weft_exec.executor.native.devices import count_updates, on_devices
 from weft_exec.executor.native.function import CompiledRegion
+from weft_exec.executor.native.input_recording import InputRecorder, watch_region
 from weft_exec.executor.native.loops import CompiledLoop, choose_loops
 from weft_exec.executor.native.specialization_cache import Mode
-from weft_exec.executor.native.watch import InputRecorder, watch_region
 from weft_exec.executor.region import Region
 from weft_exec.settings import jit_environment
 from weft_graph.ir.code_generators import generators

@@ -29,9 +29,9 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from weft_exec import progress
 from weft_exec.devices.device import Device
-from weft_exec.executor.by_kernels import KernelFallback
-from weft_exec.executor.native.history import History, read_history, write_history
+from weft_exec.executor.kernel_fallback import KernelFallback
 from weft_exec.executor.native.idle_cores import IdleCores
+from weft_exec.executor.native.region_measurements import History, read_history, write_history
 from weft_exec.executor.native.warm_up import OVERHEAD, WarmUp
 from weft_exec.executor.step_check import raise_if_ended
 from weft_graph.ir.code_generators import ProfileStore

@@ -16,7 +16,7 @@ import numpy as np
 
 from weft_exec.devices.device import Device
 from weft_exec.gpu.element_types import NUMBERS
-from weft_exec.gpu.elements import Elements, can_be_written
+from weft_exec.gpu.elementwise_source import Elements, can_be_written
 from weft_exec.gpu.generated import Program
 from weft_exec.kernels.elementwise import (
     copy_value,

@@ -15,7 +15,7 @@ from weft_exec.executor.runner import Runner
 from weft_exec.resources import containers
 from weft_exec.resources.resources import ResourceManager
 from weft_exec.resources.threads import shared_pool
-from weft_exec.session import blas
+from weft_exec.session import blas_threads
 from weft_exec.session.partial import PartialRun, PartialSignature
 from weft_exec.session.planning import Planner
 from weft_exec.session.target import Backend, register_target
@@ -35,7 +35,7 @@ class LocalBackend(Backend):
     """
 
     def __init__(self, resources: ResourceManager, config: SessionConfig) -> None:
-        blas.limit_once(config.intra_op_threads)
+        blas_threads.limit_once(config.intra_op_threads)
         self.resources = resources
         if resources.own is resources:
             resources.owner = weakref.ref(self)

@@ -18,7 +18,7 @@ from weft_graph.ops.sequence import range as sequence
 from weft_graph.ops.shapes import expand_dims, reshape, shape
 from weft_io.onnx.operation import Operation, cast, like
 from weft_io.onnx.registry import importer
-from weft_io.onnx.rules.fused import RUNTIME
+from weft_io.onnx.rules.fused_ops import RUNTIME
 from weft_io.onnx.rules.integer_products import exact_product
 from weft_tensor import dtypes, errors
 

@@ -25,7 +25,7 @@ from weft_io.onnx.node_export import NodeExport
 from weft_io.onnx.operation import Operation, cast
 from weft_io.onnx.registry import exporter, importer
 from weft_io.onnx.rules.array import pad_axes, shape64
-from weft_io.onnx.rules.sliding import (
+from weft_io.onnx.rules.windows import (
     Windows,
     add_margins,
     layout,

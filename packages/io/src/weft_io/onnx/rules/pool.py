@@ -25,7 +25,7 @@ from weft_io.onnx.node_export import NodeExport
 from weft_io.onnx.operation import Operation, like
 from weft_io.onnx.registry import exporter, importer
 from weft_io.onnx.rules.array import pad_axes, shape64
-from weft_io.onnx.rules.sliding import Windows, add_margins, layout, slide, windows
+from weft_io.onnx.rules.windows import Windows, add_margins, layout, slide, windows
 from weft_io.onnx.transpositions import channels_first, inverse
 from weft_tensor import dtypes, errors
 

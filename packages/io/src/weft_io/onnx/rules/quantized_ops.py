@@ -16,7 +16,7 @@ from weft_graph.ops.permutation import transpose
 from weft_graph.ops.reduction import reduce_mean
 from weft_io.onnx.operation import Operation, cast
 from weft_io.onnx.registry import importer
-from weft_io.onnx.rules.fused import RUNTIME
+from weft_io.onnx.rules.fused_ops import RUNTIME
 from weft_io.onnx.rules.integer_products import exact_product, product_with_weights
 from weft_io.onnx.rules.linalg import product
 from weft_io.onnx.rules.quantization import quantize_dynamically, requantize

@@ -6,7 +6,7 @@ from typing import Any
 
 import weft as wf
 from weft_graph.passes import prune
-from weft_graph.passes.waiting import BlockingOrder
+from weft_graph.passes.deadlock_analysis import BlockingOrder
 
 
 def step() -> tuple[dict[str, Any], list[Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft_distrib.liveness.pulse import LivenessState, Verdict
+from weft_distrib.liveness.peer_liveness import LivenessState, Verdict
 
 
 def test_a_peer_that_comes_round_is_alive() -> None:

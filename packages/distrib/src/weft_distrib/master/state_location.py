@@ -9,7 +9,7 @@ from weft_distrib.master.limits import WaitLimit
 from weft_distrib.protocol import messages
 from weft_distrib.protocol.tables import decode
 from weft_distrib.wire.channel import Answer
-from weft_distrib.wire.reply import Reply
+from weft_distrib.wire.future import Reply
 from weft_graph.ir.device_spec import DeviceParts
 from weft_graph.ir.node import Node
 from weft_tensor import errors

@@ -58,7 +58,7 @@ class FlightRecorder(Consumer):
     Raises: InvalidArgumentError: a number is not positive.
 
     Examples:
-      >>> from weft_exec.tracing.flight import FlightRecorder
+      >>> from weft_exec.tracing.flight_recorder import FlightRecorder
       >>> with FlightRecorder("run.weft-trace", seconds=5.0) as recorder:
       ...     with wf.Session() as session:
       ...         result = session.run(wf.random_uniform([3]))

@@ -22,7 +22,7 @@ from weft_graph import proto
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node
 from weft_graph.variables.reference import global_variables, global_variables_initializer
-from weft_io.porting.runs import Batch, Program
+from weft_io.porting.run_comparison import Batch, Program
 from weft_io.porting.tables import format_table
 from weft_tensor import errors
 

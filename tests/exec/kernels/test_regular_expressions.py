@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from weft_exec.kernels.patterns import Pattern, replacer
+from weft_exec.kernels.regular_expressions import Pattern, replacer
 from weft_tensor import errors
 
 # What TensorFlow 2.21 gives for all matches, and for the first one alone.

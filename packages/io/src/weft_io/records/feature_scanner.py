@@ -15,7 +15,7 @@ from typing import Any, Final
 from google.protobuf.message import DecodeError
 
 from weft_graph import proto
-from weft_io.records.wire import Schema, find_fault, read_varint
+from weft_io.records.protobuf_wire import Schema, find_fault, read_varint
 from weft_tensor import errors
 
 BYTES, FLOATS, INTEGERS = 1, 2, 3

@@ -10,12 +10,12 @@ from weft_exec.devices.description import HOST
 from weft_exec.devices.device import Device
 from weft_exec.executor.derivation import Placement
 from weft_exec.executor.derive import derive
-from weft_exec.executor.entries import RECEIVE
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.frames import StepPlan
 from weft_exec.executor.linear import Slots
 from weft_exec.executor.memory_budget import MemoryBudget
 from weft_exec.executor.overlap import Overlap
+from weft_exec.executor.queue_entries import RECEIVE
 from weft_exec.executor.step import StepMachine, Token
 from weft_exec.kernels.registry import Kernel, require_kernel
 from weft_exec.resources.resources import CompletionCallback

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from weft_testing.waiting import wait_until
 
-from weft_distrib.liveness.heart import Heartbeat
-from weft_distrib.liveness.watch import Watch
+from weft_distrib.liveness.heartbeat_server import Heartbeat
+from weft_distrib.liveness.peer_monitor import Watch
 
 
 def test_a_kernel_that_holds_the_lock_here_loses_no_peer() -> None:

@@ -12,8 +12,8 @@ from contextlib import suppress
 from functools import cache
 from typing import Final
 
-from weft_distrib.liveness.answerer import ANSWER, VERSION
-from weft_distrib.liveness.pulse import LIMIT_SECONDS, LivenessState, Verdict
+from weft_distrib.liveness.peer_liveness import LIMIT_SECONDS, LivenessState, Verdict
+from weft_distrib.liveness.probe_process import ANSWER, VERSION
 from weft_distrib.security.credentials import Credentials
 from weft_tensor import errors
 

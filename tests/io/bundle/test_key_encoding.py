@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from weft_io.bundle.coding import (
+from weft_io.bundle.key_encoding import (
     MalformedError,
     get_varint,
     get_varints,

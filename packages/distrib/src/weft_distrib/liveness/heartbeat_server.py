@@ -15,7 +15,7 @@ from weft_distrib.security.credentials import Credentials
 
 BEAT_SECONDS: Final = 0.1
 
-_PROGRAM = Path(__file__).with_name("answerer.py")
+_PROGRAM = Path(__file__).with_name("probe_process.py")
 
 
 class Heartbeat:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import weft as wf
-from weft_exec.session.uninitialized import advise
+from weft_exec.session.uninitialized_variables import advise
 from weft_tensor import errors
 
 GLOBAL = "run global_variables_initializer() first; "

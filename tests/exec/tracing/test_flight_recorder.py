@@ -13,9 +13,9 @@ import pytest
 from weft_testing.waiting import wait_until
 
 import weft as wf
-from weft_exec.tracing import consumers, flight
+from weft_exec.tracing import consumers, flight_recorder
 from weft_exec.tracing.environment import parse_flight
-from weft_exec.tracing.flight import FlightRecorder
+from weft_exec.tracing.flight_recorder import FlightRecorder
 from weft_tensor import errors
 from weft_trace import Flag, Kind
 
@@ -61,7 +61,7 @@ def test_a_slow_step_and_a_signal_write_files(tmp_path: Path) -> None:
 
 
 def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flight, "MAX_READINGS", 20)
+    monkeypatch.setattr(flight_recorder, "MAX_READINGS", 20)
     y = wf.negative(wf.random_uniform([3]))
     with FlightRecorder(tmp_path / "run") as recorder, wf.Session() as session:
         for _ in range(30):

@@ -11,7 +11,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper  # noqa: E402
 
 import weft as wf  # noqa: E402
-from weft_io.onnx.survey import Survey  # noqa: E402
+from weft_io.onnx.model_tables import Survey  # noqa: E402
 from weft_tensor import errors  # noqa: E402
 
 OPSETS = [helper.make_opsetid("", 21), helper.make_opsetid("local", 1)]

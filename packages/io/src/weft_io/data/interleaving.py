@@ -28,7 +28,7 @@ from weft_graph.ops.shapes import size
 from weft_io import arguments
 from weft_io.data import specs
 from weft_io.data.dataset import Dataset
-from weft_io.data.steps import seeds
+from weft_io.data.dataset_methods import seeds
 from weft_tensor import dtypes, errors
 
 _SCALE = 2.0**-32

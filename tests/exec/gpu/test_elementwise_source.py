@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from cupy_standin import Machine
 
-from weft_exec.gpu.elements import Elements, can_be_written
+from weft_exec.gpu.elementwise_source import Elements, can_be_written
 from weft_exec.gpu.generated import Program
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.scalar import Definition, attribute, where

@@ -13,9 +13,9 @@ from hypothesis import given, settings, strategies as st
 
 from weft_io.files import gfile
 from weft_io.records.fixed import FixedLengthSource
-from weft_io.records.lines import LineSource
 from weft_io.records.streams import PIECE, open_stream
-from weft_io.records.whole import read_file
+from weft_io.records.text_lines import LineSource
+from weft_io.records.whole_files import read_file
 from weft_tensor import errors
 
 COMPRESS = {"": bytes, "ZLIB": zlib.compress, "GZIP": gzip.compress}

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from weft_graph import proto
-from weft_io.records.features import EXAMPLE
-from weft_io.records.wire import (
+from weft_io.records.feature_scanner import EXAMPLE
+from weft_io.records.protobuf_wire import (
     LEADING_PADDING,
     TRAILING_PADDING,
     MalformedVarintsError,

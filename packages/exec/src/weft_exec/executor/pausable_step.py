@@ -13,10 +13,10 @@ from weft_exec.executor.executable import Executable
 from weft_exec.executor.kernel_errors import raise_located
 from weft_exec.executor.linear import Slots
 from weft_exec.kernels.context import StepContext
-from weft_exec.kernels.quiet import call_quietly
+from weft_exec.kernels.numpy_warnings import call_quietly
 from weft_exec.resources.rendezvous import Rendezvous, ends_of
 from weft_exec.resources.threads import ThreadPool
-from weft_graph.passes.caller import CALLER
+from weft_graph.passes.caller_exchange import CALLER
 from weft_tensor import errors
 from weft_tensor.memory import copy_array
 

@@ -9,8 +9,8 @@ from typing import Any
 from weft_graph.ir.builder import create
 from weft_io import arguments
 from weft_io.data import specs
+from weft_io.data.dataset_methods import DatasetT, Steps, int64
 from weft_io.data.functions import TracedFunction, enclosing_graph, trace_function
-from weft_io.data.steps import DatasetT, Steps, int64
 from weft_io.streams.prefetching import AUTOTUNE
 from weft_tensor import dtypes, errors
 

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Final
 
-from weft_io.checkpoint.items import Item
+from weft_io.checkpoint.save_items import Item
 from weft_tensor import errors
 
 _held: Final[dict[str, Sequence[Item]]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from weft_distrib.liveness.watch import Watched
+from weft_distrib.liveness.peer_monitor import Watched
 
 _ANSWERS: Final = 3
 _RETRY_SECONDS: Final = 0.05
