@@ -384,8 +384,11 @@ def test_errors_name_the_node() -> None:
         ),
         ([helper.make_node("Relu", [], ["y"])], "Relu lacks its required input 0"),
         ([helper.make_node("Concat", ["x", "x"], ["y"], axis=7)], "axis"),
-        ([helper.make_node("Unsqueeze", ["x"], ["y"], axes=[0, 3])], r"among 3, got \[0, 3\]"),
-        ([helper.make_node("Unsqueeze", ["x"], ["y"], axes=[-4, 0])], r"among 3, got \[-4, 0\]"),
+        ([helper.make_node("Unsqueeze", ["x"], ["y"], axes=[0, 3])], r"in \[-3, 3\), got \[0, 3\]"),
+        (
+            [helper.make_node("Unsqueeze", ["x"], ["y"], axes=[-4, 0])],
+            r"in \[-3, 3\), got \[-4, 0\]",
+        ),
         (
             [
                 helper.make_node("Unsqueeze", ["x", "axes"], ["image"]),

@@ -98,8 +98,8 @@ def test_the_first_gru_has_a_default_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("op", "inputs", "attributes", "match"),
     [
-        ("Cast", (M,), {"to": "COLOUR"}, "no type 'COLOUR'"),
-        ("Tile", (M, np.float32(2), np.float32(2)), {}, "one of 2 axes"),
+        ("Cast", (M,), {"to": "COLOUR"}, "element type 'COLOUR'"),
+        ("Tile", (M, np.float32(2), np.float32(2)), {}, "one axis in"),
         ("BatchNormalization", (X, *EACH), {"spatial": 0, "outputs": 3}, "spatial=0 cannot train"),
         (
             "LSTM",

@@ -155,8 +155,7 @@ def _unsqueeze(operation: Operation) -> Output:
         count = len(x.dims) + len(axis_list)
         if np.any(axis_list < -count) or np.any(axis_list >= count):
             raise errors.InvalidArgumentError(
-                f"axes of Unsqueeze must be different and in [{-count}, {count}), got "
-                f"{axis_list.tolist()}"
+                f"axes of Unsqueeze must be in [{-count}, {count}), got {axis_list.tolist()}"
             )
         for axis in sorted(int(item) % count for item in axis_list):
             x = expand_dims(x, operation.shared(axis))
