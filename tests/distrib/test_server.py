@@ -676,7 +676,7 @@ def test_state_without_a_task_is_where_it_is_already(target: str, cluster: list[
     with wf.Graph().as_default(), wf.Session(cluster[0].target) as third:
         v = wf.Variable(2.0, name="v")
         with pytest.raises(
-            errors.InvalidArgumentError, match=r"task:0 and .*task:1 each have a 'v'"
+            errors.InvalidArgumentError, match=r"task:0 and .*task:1 each have a resource named 'v'"
         ):
             third.run(v)
 

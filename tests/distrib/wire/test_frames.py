@@ -199,7 +199,7 @@ def strings(offsets: tuple[int, ...]) -> bytes:
         (head(count=9), "the description of a value is truncated"),
         (head(value(1, 4, rank=40), rest=bytes(320)), "rank 40 are truncated"),
         (head(value(1, 4, 1, rank=2)), "rank 2 are truncated"),
-        (head(value(1, 4, -1)), r"of the shape \(-1,\)"),
+        (head(value(1, 4, -1)), r"invalid shape \(-1,\)"),
         (head(value(1, 5, 1)), "5 bytes cannot have the type float32"),
         (head(value(250, 4, 1)), "unknown element type 250"),
         (head(value(20, 4)), "resource cannot be sent to another process"),
@@ -211,7 +211,7 @@ def strings(offsets: tuple[int, ...]) -> bytes:
         ),
         (head(value(7, 4, 1, flags=2), rest=bytes(4)), "4 bytes are too few for 1 strings"),
         (head(value(7, 8, 1 << 40, flags=2), rest=bytes(8)), "too few for 1099511627776 strings"),
-        (head(value(1, 0, 0, 1 << 62, 1 << 62, flags=2)), "a value of the shape"),
+        (head(value(1, 0, 0, 1 << 62, 1 << 62, flags=2)), "the invalid shape"),
         *((strings(offsets), "strings do not match 2 bytes") for offsets in OFFSETS),
     ],
 )

@@ -127,7 +127,7 @@ def test_names_pair_what_nothing_else_would():
     pair = {"a": np.ones(3), "b": np.ones(3)}, {"p": np.zeros(3), "q": np.zeros(3)}
     matches = compare_parameters(*pair, names=names).matches
     assert [(m.ours.name, m.theirs.name) for m in matches] == [("a", "q"), ("b", "p")]
-    with pytest.raises(wf.errors.NotFoundError, match="names has z, not among our 2"):
+    with pytest.raises(wf.errors.NotFoundError, match="names has z, which our 2 parameters lack"):
         compare_parameters(*pair, names={"z": "p"})
 
 
