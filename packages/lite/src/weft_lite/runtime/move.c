@@ -381,7 +381,9 @@ static wl_status compute_pad(wl_interpreter *r, wl_op *op) {
   uint8_t zero[8] = {0};
   if (size == 1 && x->zero_point_count) zero[0] = (uint8_t)x->zero_points[0];
   const uint8_t *fill = value ? value->data : zero;
-  for (size_t i = 0; i < out->bytes; i += size) memcpy(out->data + i, fill, size);
+  if (size == 1) memset(out->data, fill[0], out->bytes);
+  else
+    for (size_t i = 0; i < out->bytes; i += size) memcpy(out->data + i, fill, size);
   int64_t steps[WL_MAX_RANK], start = 0;
   if (!x->bytes) return WL_OK;
   wl_view v = {.depth = x->rank, .size = size};
@@ -398,23 +400,35 @@ static wl_status compute_pad(wl_interpreter *r, wl_op *op) {
 
 const wl_kernel wl_op_Pad = {"Pad", check_pad, shape_pad, compute_pad, WL_ANY, 2, 3, 1, 0, 0};
 
+/* Where index `i` of the result is along an axis of the operand. */
+static int64_t mirrored(int64_t i, int64_t before, int64_t n, int edge) {
+  int64_t k = i - before;
+  if (k < 0) k = -k - 1 + edge;
+  return k < n ? k : 2 * n - 1 - k - edge;
+}
+
+/* Rows along the last axis: their middle is a row of the operand. */
 static wl_status compute_mirror(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0);
   wl_tensor *out = wl_out(r, op, 0);
   size_t size = wl_type_size(x->dtype);
-  int edge = wl_byte(r, op, WL_PAD_MODE) == WL_PAD_MODE_REFLECT;
+  int edge = wl_byte(r, op, WL_PAD_MODE) == WL_PAD_MODE_REFLECT, last = out->rank - 1;
   int64_t steps[WL_MAX_RANK], total = wl_elements(out);
+  if (last < 0) memcpy(out->data, x->data, size);
+  if (last < 0 || !total) return WL_OK;
   wl_steps(x, steps);
-  for (int64_t i = 0; i < total; i++) {
-    int64_t rest = i, at = 0;
-    for (int d = out->rank - 1; d >= 0; d--) {
-      int64_t k = rest % out->dims[d] - op->memo[d], n = x->dims[d];
+  int64_t width = out->dims[last], before = op->memo[last], n = x->dims[last];
+  uint8_t *to = out->data;
+  for (int64_t row = 0; row < total / width; row++, to += (size_t)width * size) {
+    int64_t rest = row, at = 0;
+    for (int d = last - 1; d >= 0; d--) {
+      at += mirrored(rest % out->dims[d], op->memo[d], x->dims[d], edge) * steps[d];
       rest /= out->dims[d];
-      if (k < 0) k = -k - 1 + edge;
-      if (k >= n) k = 2 * n - 1 - k - edge;
-      at += k * steps[d];
     }
-    memcpy(out->data + (size_t)i * size, x->data + at, size);
+    const uint8_t *from = x->data + at;
+    memcpy(to + (size_t)before * size, from, (size_t)n * size);
+    for (int64_t i = before ? 0 : n; i < width; i = i + 1 == before ? before + n : i + 1)
+      memcpy(to + (size_t)i * size, from + (size_t)mirrored(i, before, n, edge) * size, size);
   }
   return WL_OK;
 }

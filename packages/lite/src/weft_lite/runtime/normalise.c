@@ -101,14 +101,20 @@ static int32_t zero_point(const wl_tensor *t) { return t->zero_point_count ? t->
 static void quantised_row(const rows *p, unsigned task, size_t row) {
   float *real = (float *)(void *)wl_scratch(p->r, task);
   bool bytes = p->x->dtype != WL_TYPE_INT16, s8 = p->x->dtype == WL_TYPE_INT8;
+  float zero = (float)zero_point(p->x), scale = p->x->scales[0];
   const uint8_t *x = p->x->data + row * p->depth * (bytes ? 1 : 2);
   uint8_t *out = p->out->data + row * p->depth * (bytes ? 1 : 2);
-  for (size_t i = 0; i < p->depth; i++) {
-    int32_t q = !bytes ? ((const int16_t *)(const void *)x)[i] : s8 ? (int8_t)x[i] : x[i];
-    real[i] = (float)(q - zero_point(p->x)) * p->x->scales[0];
-  }
+  if (s8)
+    for (size_t i = 0; i < p->depth; i++) real[i] = ((float)(int8_t)x[i] - zero) * scale;
+  else
+    for (size_t i = 0; i < p->depth; i++)
+      real[i] = ((float)(bytes ? x[i] : ((const int16_t *)(const void *)x)[i]) - zero) * scale;
   one_row(p, real, real);
-  float low = !bytes ? -32768 : s8 ? -128 : 0, high = !bytes ? 32767 : s8 ? 127 : 255;
+  if (s8) {
+    p->r->vector->quantise8(p->depth, real, p->out->scales[0], zero_point(p->out), (int8_t *)out);
+    return;
+  }
+  float low = bytes ? 0 : -32768, high = bytes ? 255 : 32767;
   for (size_t i = 0; i < p->depth; i++) {
     float v = nearbyintf(real[i] / p->out->scales[0]) + (float)zero_point(p->out);
     v = v > high ? high : v >= low ? v : low;

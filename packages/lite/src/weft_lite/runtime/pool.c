@@ -127,15 +127,18 @@ static void float_result(const windows *w, area a, size_t result, size_t first, 
   }
 }
 
+/* The nearest integer, halves to even ones; by sums, which compilers see as vectors. */
+static int32_t nearest(float mean) { return (int32_t)((mean + 12582912.0f) - 12582912.0f); }
+
 static void byte_result(const windows *w, area a, size_t result, size_t first, size_t count) {
   int32_t found[CHANNELS], inside = (int32_t)((a.bottom - a.top) * (a.right - a.left));
   uint8_t *out = w->out->data + result * (size_t)w->x->dims[3] + first;
   if (w->x->dtype == WL_TYPE_INT8) int8_channels(w, a, first, count, found);
   else uint8_channels(w, a, first, count, found);
-  for (size_t c = 0; c < count; c++) {
-    int32_t v = w->average && inside ? (int32_t)nearbyintf((float)found[c] / (float)inside) : found[c];
-    out[c] = (uint8_t)(v < w->low8 ? w->low8 : v > w->high8 ? w->high8 : v);
-  }
+  if (w->average && inside)
+    for (size_t c = 0; c < count; c++) found[c] = nearest((float)found[c] / (float)inside);
+  for (size_t c = 0; c < count; c++)
+    out[c] = (uint8_t)(found[c] < w->low8 ? w->low8 : found[c] > w->high8 ? w->high8 : found[c]);
 }
 
 static void word_result(const windows *w, area a, size_t result, size_t first, size_t count) {
