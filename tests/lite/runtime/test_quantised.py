@@ -30,7 +30,8 @@ CLAMPS = {
 SMALL = ["int8", "uint8", "int16"]
 EXACT = {
     OpKind.Conv2D, OpKind.DepthwiseConv2D, OpKind.FullyConnected, OpKind.Add, OpKind.Sub,
-    OpKind.Quantize,
+    OpKind.Mul, OpKind.Div, OpKind.Maximum, OpKind.Minimum, OpKind.SquaredDifference,
+    OpKind.Relu, OpKind.Lookup, OpKind.Quantize,
 }  # fmt: skip
 """What all instruction sets compute alike, to the bit, in quantised types."""
 
@@ -428,6 +429,33 @@ def test_two_operands(kind: OpKind, dtype: str) -> None:
             options = t.ElementwiseOptions(activation)
             got = file.run(kind, list(given), out, options, given)
             near(got, real, scale, zero, activation)
+
+
+@pytest.mark.parametrize("count", [1, 37, 64, 300, 1000])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_lookups_of_all_bytes(dtype: str, count: int) -> None:
+    """Vectors of each instruction set, and the elements after the last whole vector."""
+    random, least = np.random.default_rng(count), np.iinfo(dtype).min
+    x, table = (random.integers(0, 256, size).astype("uint8").view(dtype) for size in (count, 256))
+    file, q = File(), t.Quantization([0.1], [3])
+    given, numbers = file.value(x, q), file.constant(table, q)
+    out = file.value(np.zeros(count, dtype), q)
+    got = file.run(OpKind.Lookup, [given, numbers], out, None, {given: x})
+    assert got.tolist() == table[x.astype(int) - least].tolist()
+
+
+@pytest.mark.parametrize("kind", ["Tanh", "Silu", "LeakyRelu"])
+def test_few_elements_have_the_bits_of_many(kind: str) -> None:
+    """Up to 256 results are computed, and more are looked up."""
+    x = np.arange(-128, 128, dtype="int8")
+    q, scaled = t.Quantization([0.03], [7]), t.Quantization([0.02], [-3])
+    results = []
+    for stored in (x, np.tile(x, 2)):
+        file = File()
+        given, out = file.value(stored, q), file.value(np.zeros_like(stored), scaled)
+        options = t.ElementwiseOptions(alpha=0.2)
+        results.append(file.run(OpKind[kind], [given], out, options, {given: stored}))
+    assert results[0].tolist() == results[1][:256].tolist()
 
 
 @pytest.mark.parametrize("kind", [OpKind.Softmax, OpKind.LogSoftmax], ids=lambda kind: kind.name)

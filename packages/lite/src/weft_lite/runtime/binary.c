@@ -135,28 +135,20 @@ static bool compares(unsigned kind) { return kind >= WL_OP_Less && kind <= WL_OP
 
 static bool quantised(const wl_tensor *t) { return (WL_QUANTISED >> t->dtype & 1) && t->scales; }
 
-/* ---------------------------------------------------------------- quantised types, by floats */
+/* ---------------------------------------------------------------- int16 and uint8, by floats */
 
 static int32_t number_at(const wl_tensor *t, int64_t i) {
-  return t->dtype == WL_TYPE_INT16   ? ((const int16_t *)(const void *)t->data)[i]
-         : t->dtype == WL_TYPE_UINT8 ? t->data[i]
-                                     : ((const int8_t *)t->data)[i];
+  return t->dtype == WL_TYPE_INT16 ? ((const int16_t *)(const void *)t->data)[i] : t->data[i];
 }
 
 static void real_block(const wl_tensor *t, int64_t at, size_t step, size_t n, float *out) {
   float zero = t->zero_point_count ? (float)t->zero_points[0] : 0, scale = t->scales[0];
-  if (t->dtype == WL_TYPE_INT8 && step) {
-    const int8_t *x = (const int8_t *)t->data + at;
-    for (size_t i = 0; i < n; i++) out[i] = ((float)x[i] - zero) * scale;
-    return;
-  }
   for (size_t i = 0; i < n; i++)
     out[i] = ((float)number_at(t, at + (int64_t)(step * i)) - zero) * scale;
 }
 
 static void store_block(wl_tensor *t, size_t at, size_t n, const float *x) {
-  float low = t->dtype == WL_TYPE_INT16 ? -32768 : t->dtype == WL_TYPE_UINT8 ? 0 : -128;
-  float high = t->dtype == WL_TYPE_INT16 ? 32767 : t->dtype == WL_TYPE_UINT8 ? 255 : 127;
+  float low = t->dtype == WL_TYPE_INT16 ? -32768 : 0, high = t->dtype == WL_TYPE_INT16 ? 32767 : 255;
   float zero = t->zero_point_count ? (float)t->zero_points[0] : 0, scale = 1 / t->scales[0];
   for (size_t i = 0; i < n; i++) {
     float v = (x[i] * scale + 12582912.0f) - 12582912.0f + zero; /* rounds to an integer */
@@ -177,7 +169,8 @@ typedef struct pair {
   loops loops;
   float low, high;
   wl_sum8 sum;
-  bool by_integers;
+  wl_binary8 by_floats;
+  bool sums_bytes, bytes;
 } pair;
 
 static void quantised_row(const pair *p, size_t row, const int64_t *at) {
@@ -213,45 +206,34 @@ static bool sums8(pair *p, unsigned activation) {
   return true;
 }
 
-/* The results of all bytes, if one operand is a single number: then each result is one of 256. */
-static bool make_table(const pair *p, int64_t total, uint8_t *table) {
-  bool bytes = p->a->dtype == WL_TYPE_INT8 || p->a->dtype == WL_TYPE_UINT8;
-  bool one_a = wl_elements(p->a) == 1, one_b = wl_elements(p->b) == 1;
-  if (!bytes || !quantised(p->a) || compares(p->op->kind) || total < 1024 || one_a == one_b) return false;
-  uint8_t all[256];
-  for (int i = 0; i < 256; i++) all[i] = (uint8_t)i;
-  wl_tensor many = one_a ? *p->b : *p->a, out = *p->out;
-  many.data = all;
-  out.data = table;
-  pair q = *p;
-  q.a = one_a ? p->a : &many;
-  q.b = one_a ? &many : p->b;
-  q.out = &out;
-  q.loops.size[0] = 256;
-  q.loops.step[0][0] = !one_a;
-  q.loops.step[1][0] = one_a;
-  const int64_t at[OPERANDS] = {0};
-  quantised_row(&q, 0, at);
+/* Whether vectors compute rows of bytes; the parameters are in `p->by_floats`. */
+static bool floats8(pair *p) {
+  static const uint8_t functions[] = {
+      [WL_OP_Add - WL_OP_Add] = WL_ADD8,         [WL_OP_Sub - WL_OP_Add] = WL_SUB8,
+      [WL_OP_Mul - WL_OP_Add] = WL_MUL8,         [WL_OP_Div - WL_OP_Add] = WL_DIV8,
+      [WL_OP_Maximum - WL_OP_Add] = WL_MAXIMUM8, [WL_OP_Minimum - WL_OP_Add] = WL_MINIMUM8,
+      [WL_OP_SquaredDifference - WL_OP_Add] = WL_SQUARED_DIFFERENCE8};
+  if (p->a->dtype != WL_TYPE_INT8 || !quantised(p->a) || compares(p->op->kind)) return false;
+  float zero = (float)wl_zero_point(p->out, 0), inverse = 1 / p->out->scales[0];
+  float low = nearbyintf(p->low * inverse), high = nearbyintf(p->high * inverse);
+  p->by_floats = (wl_binary8){
+      .function = functions[p->op->kind - WL_OP_Add],
+      .zero = {(float)wl_zero_point(p->a, 0), (float)wl_zero_point(p->b, 0)},
+      .scale = {p->a->scales[0], p->b->scales[0]},
+      .inverse = inverse, .zero_out = (int32_t)zero,
+      .low = low > -128 - zero ? low : -128 - zero, .high = high < 127 - zero ? high : 127 - zero};
   return true;
-}
-
-typedef struct lookup {
-  const uint8_t *x, *table;
-  uint8_t *out;
-} lookup;
-
-static void lookup_piece(void *argument, unsigned task, size_t begin, size_t end) {
-  const lookup *l = argument;
-  (void)task;
-  for (size_t i = begin; i < end; i++) l->out[i] = l->table[l->x[i]];
 }
 
 static void one_row(const pair *p, size_t row) {
   int64_t at[OPERANDS];
   row_at(&p->loops, row, 2, at);
-  if (p->by_integers && p->loops.step[0][0] && p->loops.step[1][0]) {
-    p->r->vector->add8(&p->sum, (size_t)p->loops.size[0], (const int8_t *)p->a->data + at[0],
-                       (const int8_t *)p->b->data + at[1], (int8_t *)p->out->data + row * (size_t)p->loops.size[0]);
+  if (p->bytes) {
+    size_t n = (size_t)p->loops.size[0], sa = (size_t)p->loops.step[0][0], sb = (size_t)p->loops.step[1][0];
+    const int8_t *a = (const int8_t *)p->a->data + at[0], *b = (const int8_t *)p->b->data + at[1];
+    int8_t *out = (int8_t *)p->out->data + row * n;
+    if (p->sums_bytes && sa && sb) p->r->vector->add8(&p->sum, n, a, b, out);
+    else p->r->vector->binary8(&p->by_floats, n, a, sa, b, sb, out);
     return;
   }
   if (quantised(p->a) && !compares(p->op->kind)) {
@@ -342,13 +324,8 @@ static wl_status compute_binary(wl_interpreter *r, wl_op *op) {
   p.loops = fold(p.out, operands, 2);
   unsigned activation = wl_byte(r, op, WL_ELEMENTWISE_ACTIVATION);
   wl_clamp(activation, &p.low, &p.high);
-  uint8_t table[256];
-  if (make_table(&p, total, table)) {
-    lookup l = {wl_elements(p.a) == 1 ? p.b->data : p.a->data, table, p.out->data};
-    wl_split(r, (size_t)total, 16384, lookup_piece, &l);
-    return WL_OK;
-  }
-  p.by_integers = sums8(&p, activation);
+  p.bytes = floats8(&p);
+  p.sums_bytes = sums8(&p, activation);
   size_t row = (size_t)p.loops.size[0];
   if (p.loops.depth == 1)
     wl_split(r, row, 16384, cut_piece, &p);
@@ -400,6 +377,18 @@ static wl_status shape_select(wl_interpreter *r, wl_op *op) {
   return wl_set_shape(r, wl_out(r, op, 0), rank, dims);
 }
 
+/* A row of elements of 4 bytes, which compilers see as vectors where all operands advance. */
+static void select32(const loops *l, size_t n, const wl_tensor *const *operands, const int64_t *at, uint32_t *out) {
+  const uint8_t *condition = operands[0]->data + at[0];
+  const uint32_t *x = (const uint32_t *)(const void *)operands[1]->data + at[1];
+  const uint32_t *y = (const uint32_t *)(const void *)operands[2]->data + at[2];
+  size_t sc = (size_t)l->step[0][0], sx = (size_t)l->step[1][0], sy = (size_t)l->step[2][0];
+  if (sc && sx && sy)
+    for (size_t k = 0; k < n; k++) out[k] = condition[k] ? x[k] : y[k];
+  else
+    for (size_t k = 0; k < n; k++) out[k] = condition[sc * k] ? x[sx * k] : y[sy * k];
+}
+
 static wl_status compute_select(wl_interpreter *r, wl_op *op) {
   const wl_tensor *operands[] = {wl_in(r, op, 0), wl_in(r, op, 1), wl_in(r, op, 2)};
   wl_tensor *out = wl_out(r, op, 0);
@@ -410,6 +399,10 @@ static wl_status compute_select(wl_interpreter *r, wl_op *op) {
   size_t row = (size_t)l.size[0], rows = (size_t)total / row;
   for (size_t i = 0; i < rows; i++) {
     row_at(&l, i, 3, at);
+    if (size == 4) {
+      select32(&l, row, operands, at, (uint32_t *)(void *)out->data + i * row);
+      continue;
+    }
     for (size_t k = 0; k < row; k++) {
       int taken = operands[0]->data[at[0] + l.step[0][0] * (int64_t)k] ? 1 : 2;
       memcpy(out->data + (i * row + k) * size,

@@ -195,9 +195,8 @@ static void piece(void *argument, unsigned task, size_t begin, size_t end) {
       return;
     case WL_TYPE_INT16: int16_loop(e, begin, end); return;
     default:
-      if (!e->table) bytes_loop(e, n, x + begin, out + begin);
-      else
-        for (size_t i = begin; i < end; i++) out[i] = e->table[x[i]];
+      if (e->table) e->r->vector->lookup8(n, x + begin, e->table, out + begin);
+      else bytes_loop(e, n, x + begin, out + begin);
   }
 }
 
@@ -274,13 +273,18 @@ static wl_status check_lookup(wl_interpreter *r, wl_op *op) {
 
 static void lookup_piece(void *argument, unsigned task, size_t begin, size_t end) {
   const elements *e = argument;
-  const uint8_t *x = e->x->data, flip = e->x->dtype == WL_TYPE_INT8 ? 128 : 0;
   (void)task;
-  for (size_t i = begin; i < end; i++) e->out->data[i] = e->table[x[i] ^ flip];
+  e->r->vector->lookup8(end - begin, e->x->data + begin, e->table, e->out->data + begin);
 }
 
 static wl_status compute_lookup(wl_interpreter *r, wl_op *op) {
   elements e = {r, op, wl_in(r, op, 0), wl_out(r, op, 0), wl_in(r, op, 1)->data};
+  uint8_t table[BYTES];
+  if (e.x->dtype == WL_TYPE_INT8) { /* by the bits of a number, not by its rank */
+    memcpy(table, e.table + BYTES / 2, BYTES / 2);
+    memcpy(table + BYTES / 2, e.table, BYTES / 2);
+    e.table = table;
+  }
   wl_split(r, (size_t)wl_elements(e.out), 4096, lookup_piece, &e);
   return WL_OK;
 }

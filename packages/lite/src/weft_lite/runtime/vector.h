@@ -57,6 +57,17 @@ typedef struct wl_sum8 {
   int32_t a, b, bias, shift, zero, low, high;
 } wl_sum8;
 
+/* Functions of two bytes with scales: f((a - zero_a) * scale_a, (b - zero_b) * scale_b) over the scale of the
+ * result, clamped, plus its zero point. An operand with step 0 is one number. */
+enum { WL_ADD8, WL_SUB8, WL_MUL8, WL_DIV8, WL_MAXIMUM8, WL_MINIMUM8, WL_SQUARED_DIFFERENCE8 };
+
+typedef struct wl_binary8 {
+  int function;
+  float zero[2], scale[2], inverse; /* inverse: 1 / the scale of the result */
+  float low, high;                  /* integers, without the zero point of the result */
+  int32_t zero_out;
+} wl_binary8;
+
 typedef struct wl_vector {
   const char *name;
   size_t rows;   /* that a tile has at most */
@@ -67,6 +78,8 @@ typedef struct wl_vector {
   void (*tile16)(const wl_tile16 *); /* of as many rows as `tile` has */
   void (*depthwise16)(const wl_tile16 *); /* any rows */
   void (*add8)(const wl_sum8 *, size_t n, const int8_t *a, const int8_t *b, int8_t *out);
+  void (*binary8)(const wl_binary8 *, size_t n, const int8_t *a, size_t sa, const int8_t *b, size_t sb, int8_t *out);
+  void (*lookup8)(size_t n, const uint8_t *x, const uint8_t *table, uint8_t *out); /* table[x], of 256 */
   void (*quantise8)(size_t n, const float *x, float scale, int32_t zero, int8_t *out);
   int32_t (*largest)(size_t n, const float *x); /* bits of a magnitude, which are ordered as these; most of all NaN */
   void (*bytes_of)(size_t n, const float *x, float factor, int8_t *out); /* x * factor to the nearest */
