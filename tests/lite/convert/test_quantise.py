@@ -561,3 +561,18 @@ def test_rows_of_smaller_tables_are_looked_up_before_they_are_converted(form: st
     assert len(content) < table.nbytes * (0.55 if form == "float16" else 0.3)
     rows = np.array([0, 3999, 7], "i4")
     np.testing.assert_allclose(agreement.run(content, [rows])[0], table[rows] * 2, atol=0.05)
+
+
+def test_a_graph_that_int8_makes_slower_or_larger_is_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    value = np.linspace(-2, 2, 4096, dtype="f").reshape(1, 4096)
+    with wf.Graph().as_default():
+        x = wf.placeholder(wf.float32, [1, 4096], name="x")
+        weights = np.random.default_rng(0).normal(size=(4096, 64)).astype("f")
+        for y, warned in ((wf.abs(x, name="magnitude"), True), (wf.matmul(x, weights), False)):
+            caplog.clear()
+            Converter(x.graph, [x], [y]).convert(calibration=[{"x": value}])
+            assert ("times as long as in float" in caplog.text) == warned
+            assert ("x/quantize" in caplog.text) == warned
+            assert ("bytes, and" in caplog.text) == warned

@@ -17,9 +17,11 @@ from weft_lite.convert.calibration import (
     require_method,
     value_names,
 )
+from weft_lite.convert.costs import warn_of_loss, warn_of_size
 from weft_lite.convert.lowered import Array, Lowered
 from weft_lite.convert.lowering import lower
 from weft_lite.convert.quantise import (
+    ACTIVATIONS,
     Noise,
     Quantiser,
     noise_of_weights,
@@ -411,11 +413,22 @@ class Converter:
         if calibration is not None or ranges == TRAINED:
             float_names = value_names(lowered, keep_float, self._source.inputs)
             measured = measure(lowered, calibration or (), ranges, float_names, activations)
+            in_float, float_bytes = list(lowered.ops), len(self._write(lowered))
             lowered = Quantiser(
                 lowered, measured, float_names, ranges == TRAINED, activations
             ).result()
             fuse_tables(lowered)
+            shrink(lowered, weights)
+            content = self._write(lowered)
+            if activations == ACTIVATIONS[0]:
+                warn_of_loss(in_float, lowered)
+            warn_of_size(len(content), float_bytes)
+            return content
         shrink(lowered, weights)
+        return self._write(lowered)
+
+    def _write(self, lowered: Lowered) -> bytes:
+        """Return the bytes of the file of a lowered graph."""
         inputs = dict(zip(self._source.inputs, lowered.inputs, strict=True))
         outputs = dict(zip(self._source.outputs, lowered.outputs, strict=True))
         return Writer(lowered).content([(KEY, inputs, outputs)])
