@@ -84,6 +84,18 @@ def test_an_input_of_another_type_is_named(dtype: wf.DType) -> None:
             Converter(x.graph, [x], [x]).convert()
 
 
+def test_one_error_lists_inputs_and_nodes_with_what_to_do() -> None:
+    with wf.Graph().as_default():
+        x = wf.placeholder(wf.float64, [2], name="x")
+        z = wf.placeholder(wf.float32, [2, 2], name="z")
+        outputs = [wf.cast(x, wf.float32), wf.linalg.inv(z, name="inverse")]
+        with pytest.raises(wf.errors.UnimplementedError) as caught:
+            Converter(x.graph, [x, z], outputs).convert()
+    text = str(caught.value)
+    assert "input x:0: lite does not support the type float64; cast to float32" in text
+    assert "inverse (MatrixInverse): lite does not support the op: convert the parts" in text
+
+
 @pytest.mark.parametrize(
     ("got", "wanted", "apart"),
     [

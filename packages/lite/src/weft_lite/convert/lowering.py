@@ -16,7 +16,7 @@ from weft_exec.resources.resources import ResourceManager
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import StepGraph, sort_nodes
 from weft_graph.ir.traits import Role
-from weft_lite.convert.errors import NotInLiteError
+from weft_lite.convert.errors import NotInLiteError, unsupported_type
 from weft_lite.convert.flow import FlowLowering
 from weft_lite.convert.fuse import fuse
 from weft_lite.convert.lowered import TYPES, Array, Lowered, Value, constant
@@ -66,9 +66,10 @@ def lower(source: Source, bounds: Sequence[Shape], named: Mapping[str, Shape]) -
         any(None in (x.dims or (None,)) for x in inputs) or bool(named),
     )
     builder.variables.update({k: _variable(k, v) for k, v in source.variables.items()})
+    lowering = _Lowering(builder, host)
     for input_, bound, feed in zip(inputs, bounds, step.feeds, strict=True):
-        builder.lowered.inputs.append(_input(builder, input_, bound, feed))
-    _Lowering(builder, host).run(step)
+        lowering.add_input(input_, bound, feed)
+    lowering.run(step)
     try:
         builder.lowered.outputs = _results(builder, step.fetches)
     except NotInLiteError as error:
@@ -104,17 +105,6 @@ def _variable(name: str, array: Array) -> Value:
     result = constant(name, array)
     result.storage = Storage.VARIABLE
     return result
-
-
-def _input(builder: Builder, source: Output, bound: Shape, output: Output) -> Value:
-    """Create an input of the file for an input of the graph."""
-    try:
-        value = builder.new(source.node.name, source.dtype.name, bound)
-    except NotInLiteError as error:
-        raise errors.UnimplementedError(f"input {source.name}: {error}") from error
-    value.declared = tuple(-1 if d is None else d for d in source.dims or ())
-    builder.same(output, value)
-    return value
 
 
 def _shape_measurer(source: Source, bounds: Sequence[Shape]) -> Callable[[Output], Shape]:
@@ -164,6 +154,17 @@ class _Lowering:
         self._builder = builder
         self._host = host
         self._refused: dict[str, str] = {}
+
+    def add_input(self, source: Output, bound: Shape, output: Output) -> None:
+        """Create an input of the file, or record the reason against it."""
+        try:
+            value = self._builder.new(source.node.name, source.dtype.name, bound)
+        except NotInLiteError as error:
+            self._refused[source.name] = f"input {source.name}: {error}"
+            value = _unwritten_value(source)
+        value.declared = tuple(-1 if d is None else d for d in source.dims or ())
+        self._builder.same(output, value)
+        self._builder.lowered.inputs.append(value)
 
     def run(self, step: StepGraph) -> None:
         """Lower all nodes.
@@ -239,7 +240,7 @@ def _require_dtypes(node: Node) -> None:
     """Check that lite supports the element types of a node."""
     dtypes = {x.dtype.base_dtype.name for x in (*node.inputs, *node.outputs)}
     for name in sorted(dtypes - TYPES.keys() - _HANDLES):
-        raise NotInLiteError(f"lite does not support the type {name}")
+        raise unsupported_type(name)
 
 
 def _missing_reason(node: Node) -> str:
@@ -253,7 +254,7 @@ def _missing_reason(node: Node) -> str:
             "lite does not support random numbers; if only training uses them, switch them off "
             "with values=, such as values={'training': False} or values={'keep_prob': 1.0}"
         )
-    return "lite does not support the op"
+    return "lite does not support the op: convert the parts before and after it to separate files"
 
 
 def _unwritten_value(output: Output) -> Value:

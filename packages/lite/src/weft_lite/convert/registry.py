@@ -12,7 +12,7 @@ import numpy as np
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.registry import Registry
 from weft_graph.ir.traits import Role
-from weft_lite.convert.errors import NotInLiteError
+from weft_lite.convert.errors import NotInLiteError, unsupported_type
 from weft_lite.convert.lowered import NAMES, TYPES, Lowered, Operation, Value, constant
 from weft_lite.library import load
 from weft_lite.schema.enums import DataType, Layout, OpKind, Storage
@@ -105,7 +105,7 @@ class Builder:
             if array is None:
                 raise NotInLiteError(f"lite has no output {output.name}, which is for training")
             if array.dtype.name not in TYPES:
-                raise NotInLiteError(f"lite does not support the type {output.dtype.name}")
+                raise unsupported_type(output.dtype.name)
             self._values[output] = constant(output.node.name, array)
         return self._values[output]
 
@@ -161,7 +161,7 @@ class Builder:
         Raises: NotInLiteError: lite does not support this dtype.
         """
         if dtype not in TYPES:
-            raise NotInLiteError(f"lite does not support the type {dtype}")
+            raise unsupported_type(dtype)
         return Value(name, TYPES[dtype], shape, (-1,) * len(shape) if self.open else shape)
 
     def forget(self, outputs: Iterable[Output]) -> None:
