@@ -340,3 +340,25 @@ def test_training_mode_says_what_to_do() -> None:
     assert "convert a graph built with training=False" in str(caught.value)
     line = test_training_mode_says_what_to_do.__code__.co_firstlineno + 3
     assert f"made at {__file__}:{line} in" in str(caught.value)
+
+
+def test_a_bound_number_removes_the_branch_that_does_not_match_the_shapes() -> None:
+    """As in detectors of speech, whose window depends on the sampling rate."""
+    weights = {"wide": normal(8, 4), "narrow": normal(4, 4), "rate": np.array(16000)}
+    branches = [
+        H.make_graph([H.make_node("MatMul", ["x", name], [f"{name}_y"])], name, [], [
+            info(f"{name}_y", None)
+        ])
+        for name in ("wide", "narrow")
+    ]  # fmt: skip
+    nodes = [
+        H.make_node("Equal", ["sr", "rate"], ["c"]),
+        H.make_node("If", ["c"], ["y"], then_branch=branches[0], else_branch=branches[1]),
+    ]
+    inputs = [info("x", ["n", "w"]), info("sr", [], onnx.TensorProto.INT64)]
+    proto, value = model(nodes, inputs, weights), normal(2, 8)
+    with pytest.raises(wf.errors.OpError, match="narrow"):
+        Converter.from_onnx(proto, shapes={"x": [2, 8]}).convert()
+    content = Converter.from_onnx(proto, values={"sr": 16000}, shapes={"x": [2, 8]}).convert()
+    assert kinds(content) == ["FullyConnected"]
+    np.testing.assert_allclose(run_file(content, x=value), value @ weights["wide"], 1e-4, 1e-5)
