@@ -108,11 +108,11 @@ SEQUENCES: Table = {
         lambda: seq2seq.sequence_loss(wf.ones([1, 2, 3]), [[1, 1]], [1.0, 1.0]),
     ),
     "no inputs": (
-        "an input and an attention head",
+        "at least one input and one attention head",
         lambda: legacy_seq2seq.attention_decoder([], wf.ones([1, 2]), wf.ones([1, 2, 3]), None),
     ),
     "no heads": (
-        "an input and an attention head",
+        "at least one input and one attention head",
         lambda: legacy_seq2seq.attention_decoder(
             [wf.ones([1, 2])], wf.ones([1, 2]), wf.ones([1, 2, 3]), rnn.GRUCell(2), num_heads=0
         ),
