@@ -9,6 +9,7 @@ in no wheel.
 
 from __future__ import annotations
 
+import math
 import shutil
 import subprocess
 import sys
@@ -19,9 +20,22 @@ from typing import Any
 
 import numpy as np
 
+Network = tuple[list[Any], list[Any]]
+"""The inputs, of which the first is named x, and the outputs, of which the first is named y."""
+
+
+def _random(tf: Any, shape: Sequence[int], deviation: float) -> Any:
+    start = tf.random_normal_initializer(stddev=deviation)
+    return tf.get_variable(f"weights_{len(tf.global_variables())}", shape, initializer=start)
+
 
 def _weights(tf: Any, *shape: int) -> Any:
-    return tf.get_variable(f"weights_{len(tf.global_variables())}", shape)
+    """Return weights that keep the magnitude of what they multiply, before a ReLU."""
+    return _random(tf, shape, math.sqrt(2 / math.prod(shape[:-1])))
+
+
+def _bias(tf: Any, width: int) -> Any:
+    return _random(tf, [width], 0.1)
 
 
 def _norm(tf: Any, x: Any) -> Any:
@@ -30,7 +44,7 @@ def _norm(tf: Any, x: Any) -> Any:
 
 
 def _dense(tf: Any, x: Any, width: int) -> Any:
-    weights, bias = _weights(tf, int(x.shape[-1]), width), _weights(tf, width)
+    weights, bias = _weights(tf, int(x.shape[-1]), width), _bias(tf, width)
     shape = [int(size) for size in x.shape]
     flat = tf.matmul(tf.reshape(x, [-1, shape[-1]]), weights) + bias
     return tf.reshape(flat, [*shape[:-1], width])
@@ -43,11 +57,11 @@ def _conv(tf: Any, x: Any, width: int, size: int, stride: int, act: Any) -> Any:
 
 
 def _depthwise(tf: Any, x: Any, size: int, stride: int, act: Any) -> Any:
-    filters = _weights(tf, size, size, int(x.shape[3]), 1)
+    filters = _random(tf, [size, size, int(x.shape[3]), 1], math.sqrt(2) / size)
     return act(_norm(tf, tf.nn.depthwise_conv2d(x, filters, [1, stride, stride, 1], "SAME")))
 
 
-def mobilenet_v1(tf: Any) -> tuple[Any, Any]:
+def mobilenet_v1(tf: Any) -> Network:
     x = image = tf.placeholder(tf.float32, [1, 224, 224, 3], name="x")
     x = _conv(tf, x, 32, 3, 2, tf.nn.relu6)
     strides = {128: 2, 256: 2, 512: 2, 1024: 2}
@@ -55,10 +69,10 @@ def mobilenet_v1(tf: Any) -> tuple[Any, Any]:
         x = _depthwise(tf, x, 3, strides.pop(width, 1), tf.nn.relu6)
         x = _conv(tf, x, width, 1, 1, tf.nn.relu6)
     x = tf.reduce_mean(x, [1, 2])
-    return image, tf.nn.softmax(_dense(tf, x, 1000), name="y")
+    return [image], [tf.nn.softmax(_dense(tf, x, 1000), name="y")]
 
 
-def mobilenet_v2(tf: Any) -> tuple[Any, Any]:
+def mobilenet_v2(tf: Any) -> Network:
     x = image = tf.placeholder(tf.float32, [1, 224, 224, 3], name="x")
     x = _conv(tf, x, 32, 3, 2, tf.nn.relu6)
     rows = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1),
@@ -73,10 +87,10 @@ def mobilenet_v2(tf: Any) -> tuple[Any, Any]:
             if i:
                 x = x + before
     x = tf.reduce_mean(_conv(tf, x, 1280, 1, 1, tf.nn.relu6), [1, 2])
-    return image, tf.nn.softmax(_dense(tf, x, 1000), name="y")
+    return [image], [tf.nn.softmax(_dense(tf, x, 1000), name="y")]
 
 
-def efficientnet_lite(tf: Any) -> tuple[Any, Any]:
+def efficientnet_lite(tf: Any) -> Network:
     """Build EfficientNet-Lite0: filters of 3×3 and 5×5, ReLU6, no squeeze-and-excitation."""
     x = image = tf.placeholder(tf.float32, [1, 224, 224, 3], name="x")
     x = _conv(tf, x, 32, 3, 2, tf.nn.relu6)
@@ -92,10 +106,41 @@ def efficientnet_lite(tf: Any) -> tuple[Any, Any]:
             if i:
                 x = x + before
     x = tf.reduce_mean(_conv(tf, x, 1280, 1, 1, tf.nn.relu6), [1, 2])
-    return image, tf.nn.softmax(_dense(tf, x, 1000), name="y")
+    return [image], [tf.nn.softmax(_dense(tf, x, 1000), name="y")]
 
 
-def resnet18(tf: Any) -> tuple[Any, Any]:
+def mobilenet_v3(tf: Any) -> Network:
+    """Build MobileNetV3-Large: hard swish, and squeeze-and-excitation in some of the blocks."""
+
+    def hard_swish(x: Any) -> Any:
+        return x * tf.nn.relu6(x + 3.0) * (1 / 6)
+
+    def excite(x: Any) -> Any:
+        width = int(x.shape[3])
+        gate = tf.reduce_mean(x, [1, 2], keepdims=True)
+        gate = _dense(tf, tf.nn.relu(_dense(tf, gate, width // 4)), width)
+        return x * (tf.nn.relu6(gate + 3.0) * (1 / 6))
+
+    x = image = tf.placeholder(tf.float32, [1, 224, 224, 3], name="x")
+    x = _conv(tf, x, 16, 3, 2, hard_swish)
+    rows = [(16, 16, 3, 1, 0, 0), (64, 24, 3, 2, 0, 0), (72, 24, 3, 1, 0, 0), (72, 40, 5, 2, 1, 0),
+            (120, 40, 5, 1, 1, 0), (120, 40, 5, 1, 1, 0), (240, 80, 3, 2, 0, 1),
+            (200, 80, 3, 1, 0, 1), (184, 80, 3, 1, 0, 1), (184, 80, 3, 1, 0, 1),
+            (480, 112, 3, 1, 1, 1), (672, 112, 3, 1, 1, 1), (672, 160, 5, 2, 1, 1),
+            (960, 160, 5, 1, 1, 1), (960, 160, 5, 1, 1, 1)]  # fmt: skip
+    for inner, width, size, stride, squeezed, hard in rows:
+        before, act = x, hard_swish if hard else tf.nn.relu
+        x = _conv(tf, x, inner, 1, 1, act)
+        x = _depthwise(tf, x, size, stride, act)
+        x = _conv(tf, excite(x) if squeezed else x, width, 1, 1, None)
+        if stride == 1 and int(before.shape[3]) == width:
+            x = x + before
+    x = tf.reduce_mean(_conv(tf, x, 960, 1, 1, hard_swish), [1, 2])
+    x = hard_swish(_dense(tf, x, 1280))
+    return [image], [tf.nn.softmax(_dense(tf, x, 1000), name="y")]
+
+
+def resnet18(tf: Any) -> Network:
     x = image = tf.placeholder(tf.float32, [1, 224, 224, 3], name="x")
     x = _conv(tf, x, 64, 7, 2, tf.nn.relu)
     x = tf.nn.max_pool(x, [1, 3, 3, 1], [1, 2, 2, 1], "SAME")
@@ -105,20 +150,55 @@ def resnet18(tf: Any) -> tuple[Any, Any]:
             aside = _conv(tf, x, width, 1, stride, None) if stride == 2 else x
             x = _conv(tf, _conv(tf, x, width, 3, stride, tf.nn.relu), width, 3, 1, None)
             x = tf.nn.relu(x + aside)
-    return image, tf.nn.softmax(_dense(tf, tf.reduce_mean(x, [1, 2]), 1000), name="y")
+    return [image], [tf.nn.softmax(_dense(tf, tf.reduce_mean(x, [1, 2]), 1000), name="y")]
 
 
-def keywords(tf: Any) -> tuple[Any, Any]:
+def keywords(tf: Any) -> Network:
     """Build a DS-CNN over 49 frames of 10 coefficients."""
     x = sound = tf.placeholder(tf.float32, [1, 49, 10, 1], name="x")
     x = tf.nn.relu(tf.nn.conv2d(x, _weights(tf, 10, 4, 1, 64), [1, 2, 2, 1], "SAME"))
     for _ in range(4):
         x = _depthwise(tf, x, 3, 1, tf.nn.relu)
         x = _conv(tf, x, 64, 1, 1, tf.nn.relu)
-    return sound, tf.nn.softmax(_dense(tf, tf.reduce_mean(x, [1, 2]), 12), name="y")
+    return [sound], [tf.nn.softmax(_dense(tf, tf.reduce_mean(x, [1, 2]), 12), name="y")]
 
 
-def lstm(tf: Any) -> tuple[Any, Any]:
+def tcn(tf: Any) -> Network:
+    """Build a causal temporal network: 8 residual blocks of dilated filters over 256 frames."""
+    x = frames = tf.placeholder(tf.float32, [1, 256, 64], name="x")
+    for i in range(8):
+        before = x
+        for _ in range(2):
+            x = tf.pad(x, [[0, 0], [2 << i, 0], [0, 0]])
+            x = tf.nn.conv1d(x, _weights(tf, 3, 64, 64), 1, "VALID", dilations=1 << i)
+            x = tf.nn.leaky_relu(x + _bias(tf, 64), 0.1)
+        x = x + before
+    return [frames], [tf.nn.softmax(_dense(tf, x[:, -1], 10), name="y")]
+
+
+def unet(tf: Any) -> Network:
+    """Build a U-Net over 128×128 pixels: three levels, transposed convolutions on the way up."""
+
+    def twice(x: Any, width: int) -> Any:
+        return _conv(tf, _conv(tf, x, width, 3, 1, tf.nn.relu), width, 3, 1, tf.nn.relu)
+
+    x = image = tf.placeholder(tf.float32, [1, 128, 128, 3], name="x")
+    levels = []
+    for width in (16, 32, 64):
+        x = twice(x, width)
+        levels.append(x)
+        x = tf.nn.max_pool(x, [1, 2, 2, 1], [1, 2, 2, 1], "VALID")
+    x = twice(x, 128)
+    for level in reversed(levels):
+        _, height, wide, width = (int(d) for d in level.shape)
+        filters = _weights(tf, 2, 2, width, int(x.shape[3]))
+        shape = [1, height, wide, width]
+        x = tf.nn.conv2d_transpose(x, filters, shape, [1, 2, 2, 1], "VALID")
+        x = twice(tf.concat([x, level], 3), width)
+    return [image], [tf.sigmoid(_conv(tf, x, 1, 1, 1, None), name="y")]
+
+
+def lstm(tf: Any) -> Network:
     """Build 32 unrolled steps of an LSTM with 128 units."""
     x = frames = tf.placeholder(tf.float32, [1, 32, 64], name="x")
     kernel, bias = tf.get_variable("kernel", [192, 512]), tf.get_variable("bias", [512])
@@ -127,10 +207,26 @@ def lstm(tf: Any) -> tuple[Any, Any]:
         i, j, f, o = tf.split(tf.matmul(tf.concat([frame, h], 1), kernel) + bias, 4, axis=1)
         c = c * tf.sigmoid(f + 1.0) + tf.sigmoid(i) * tf.tanh(j)
         h = tf.tanh(c) * tf.sigmoid(o)
-    return frames, tf.nn.softmax(_dense(tf, h, 20), name="y")
+    return [frames], [tf.nn.softmax(_dense(tf, h, 20), name="y")]
 
 
-def transformer(tf: Any) -> tuple[Any, Any]:
+def gru(tf: Any) -> Network:
+    """Build 32 unrolled steps of a GRU with 128 units."""
+    x = frames = tf.placeholder(tf.float32, [1, 32, 64], name="x")
+    gates, candidate = (
+        tf.get_variable("gates", [192, 256]),
+        tf.get_variable("candidate", [192, 128]),
+    )
+    b, d = tf.get_variable("b", [256]), tf.get_variable("d", [128])
+    h = tf.zeros([1, 128])
+    for frame in tf.unstack(x, axis=1):
+        r, u = tf.split(tf.sigmoid(tf.matmul(tf.concat([frame, h], 1), gates) + b), 2, axis=1)
+        c = tf.tanh(tf.matmul(tf.concat([frame, r * h], 1), candidate) + d)
+        h = u * h + (1.0 - u) * c
+    return [frames], [tf.nn.softmax(_dense(tf, h, 20), name="y")]
+
+
+def transformer(tf: Any) -> Network:
     """Build two encoder layers: 128 positions, width 256, 4 heads."""
     x = tokens = tf.placeholder(tf.float32, [1, 128, 256], name="x")
 
@@ -148,51 +244,90 @@ def transformer(tf: Any) -> tuple[Any, Any]:
         mixed = tf.reshape(tf.transpose(tf.matmul(weights, v), [0, 2, 1, 3]), [1, 128, 256])
         x = norm(x + _dense(tf, mixed, 256))
         x = norm(x + _dense(tf, tf.nn.relu(_dense(tf, x, 1024)), 256))
-    return tokens, tf.identity(x, name="y")
+    return [tokens], [tf.identity(x, name="y")]
 
 
-MODELS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
+def decoder(tf: Any) -> Network:
+    """Build a decoding step of a GPT: 4 layers of width 256, 4 heads, a cache of 128 positions."""
+    x = token = tf.placeholder(tf.float32, [1, 256], name="x")
+    cache = tf.placeholder(tf.float32, [8, 4, 128, 64], name="cache")
+    kept: list[Any] = []
+
+    def norm(x: Any) -> Any:
+        mean = tf.reduce_mean(x, [-1], keepdims=True)
+        variance = tf.reduce_mean(tf.squared_difference(x, mean), [-1], keepdims=True)
+        return (x - mean) * tf.rsqrt(variance + 1e-5)
+
+    def extended(x: Any) -> Any:
+        """Drop the oldest position, and add the new one."""
+        rows = tf.concat([cache[len(kept), :, 1:], tf.reshape(_dense(tf, x, 256), [4, 1, 64])], 1)
+        kept.append(rows)
+        return rows
+
+    for _ in range(4):
+        y = norm(x)
+        q, k, v = tf.reshape(_dense(tf, y, 256), [4, 1, 64]), extended(y), extended(y)
+        weights = tf.nn.softmax(tf.matmul(q, k, transpose_b=True) * 0.125)
+        x = x + _dense(tf, tf.reshape(tf.matmul(weights, v), [1, 256]), 256)
+        y = _dense(tf, norm(x), 1024)
+        y = 0.5 * y * (1.0 + tf.tanh(0.79788456 * (y + 0.044715 * y * y * y)))
+        x = x + _dense(tf, y, 256)
+    logits = tf.identity(_dense(tf, norm(x), 4096), name="y")
+    return [token, cache], [logits, tf.stack(kept, name="kept")]
+
+
+MODELS: dict[str, Callable[[Any], Network]] = {
     "mobilenet_v1": mobilenet_v1,
     "mobilenet_v2": mobilenet_v2,
     "efficientnet_lite": efficientnet_lite,
+    "mobilenet_v3": mobilenet_v3,
     "resnet18": resnet18,
     "keywords": keywords,
+    "tcn": tcn,
+    "unet": unet,
     "lstm": lstm,
+    "gru": gru,
     "transformer": transformer,
+    "decoder": decoder,
 }
 
 
-def tiny(tf: Any) -> tuple[Any, Any]:
+def tiny(tf: Any) -> Network:
     """Build a single addition, which measures the cost of a call."""
     x = tf.placeholder(tf.float32, [1, 4], name="x")
-    return x, tf.add(x, x, name="y")
+    return [x], [tf.add(x, x, name="y")]
 
 
-def _samples(shape: Sequence[int]) -> list[Any]:
+def _samples(shapes: Sequence[Sequence[int]]) -> list[list[Any]]:
+    """Return two values of inputs of these shapes."""
     random = np.random.default_rng(0)
-    return [random.random(shape, "float32") for _ in range(2)]
+    return [[random.random(shape, "float32") for shape in shapes] for _ in range(2)]
 
 
-def _weft(tf: Any, session: Any, x: Any, y: Any, path: Path) -> None:
+def _shapes(inputs: Sequence[Any]) -> list[list[int]]:
+    return [[int(size) for size in x.shape] for x in inputs]
+
+
+def _weft(tf: Any, session: Any, network: Network, path: Path) -> None:
     from weft_lite.convert import Converter
 
-    converter, shape = Converter.from_session(session, [x], [y]), [int(d) for d in x.shape]
+    inputs, outputs = network
+    converter, names = Converter.from_session(session, inputs, outputs), [x.op.name for x in inputs]
     path.with_suffix(".weftlite").write_bytes(converter.convert())
-    tf.onnx.export([y], [x], session, path.with_suffix(".onnx"))
+    tf.onnx.export(outputs, inputs, session, path.with_suffix(".onnx"))
+    calibration = [dict(zip(names, each, strict=True)) for each in _samples(_shapes(inputs))]
     for form in ("int8", "int16"):
-        calibration = [{"x": each} for each in _samples(shape)]
         small = converter.convert(calibration=calibration, limit=10.0, activations=form)
         path.with_name(f"{path.name}_{form}.weftlite").write_bytes(small)
 
 
-def _tensorflow(tf: Any, session: Any, x: Any, y: Any, path: Path) -> None:
-    shape = [int(d) for d in x.shape]
+def _tensorflow(tf: Any, session: Any, network: Network, path: Path) -> None:
     words = tf.lite.OpsSet.EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8
     for suffix in ("", "_int8", "_int16"):
-        converter = tf.lite.TFLiteConverter.from_session(session, [x], [y])
+        converter = tf.lite.TFLiteConverter.from_session(session, *network)
         if suffix:
             converter.optimizations = [tf.lite.Optimize.DEFAULT]
-            converter.representative_dataset = lambda: ([each] for each in _samples(shape))
+            converter.representative_dataset = lambda: iter(_samples(_shapes(network[0])))
         if suffix == "_int16":
             converter.target_spec.supported_ops = [words, tf.lite.OpsSet.TFLITE_BUILTINS]
         path.with_name(f"{path.name}{suffix}.tflite").write_bytes(converter.convert())
@@ -203,15 +338,15 @@ def quantise_onnx(path: Path) -> None:
     from onnxruntime import InferenceSession, quantization
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    given = InferenceSession(str(path)).get_inputs()[0]
+    inputs = InferenceSession(str(path)).get_inputs()
 
     class Samples(quantization.CalibrationDataReader):
         def __init__(self) -> None:
-            self._left = iter(_samples(given.shape))
+            self._left = iter(_samples([each.shape for each in inputs]))
 
         def get_next(self) -> dict[str, Any] | None:
             sample = next(self._left, None)
-            return None if sample is None else {given.name: sample}
+            return sample and {x.name: value for x, value in zip(inputs, sample, strict=True)}
 
     folded = path.with_suffix(".folded")
     quant_pre_process(str(path), str(folded), skip_symbolic_shape=True)
@@ -255,9 +390,9 @@ def write(folder: Path, kind: str, names: Sequence[str]) -> None:
         tf.disable_v2_behavior()
     for name in names:
         with tf.Graph().as_default(), tf.Session() as session:
-            x, y = (tiny if name == "tiny" else MODELS[name])(tf)
+            network = (tiny if name == "tiny" else MODELS[name])(tf)
             session.run(tf.global_variables_initializer())
-            (_weft if kind == "weft" else _tensorflow)(tf, session, x, y, folder / name)
+            (_weft if kind == "weft" else _tensorflow)(tf, session, network, folder / name)
 
 
 if __name__ == "__main__":

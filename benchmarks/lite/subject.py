@@ -41,9 +41,9 @@ def loaded(path: str, threads: int) -> Any:
 
 
 def fill(interpreter: Any) -> None:
-    """Set the input."""
-    details = interpreter.get_input_details()[0]
-    interpreter.set_tensor(details["index"], value(details["shape"]))
+    """Set the inputs."""
+    for details in interpreter.get_input_details():
+        interpreter.set_tensor(details["index"], value(details["shape"]))
 
 
 class OnnxRuntime:
@@ -55,8 +55,7 @@ class OnnxRuntime:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         self._session = onnxruntime.InferenceSession(path, options)
-        given = self._session.get_inputs()[0]
-        self._feeds = {given.name: value(given.shape)}
+        self._feeds = {given.name: value(given.shape) for given in self._session.get_inputs()}
 
     def invoke(self) -> Any:
         return self._session.run(None, self._feeds)
