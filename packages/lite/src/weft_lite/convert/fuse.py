@@ -12,9 +12,11 @@ from weft_lite.schema.enums import Activation, DataType, Layout, OpKind
 
 PRODUCTS = (OpKind.Conv2D, OpKind.DepthwiseConv2D, OpKind.FullyConnected)
 MOVES = (OpKind.DepthToSpace, OpKind.Slice)
+RESHAPES = (OpKind.Reshape, OpKind.Squeeze, OpKind.ExpandDims)
 UNARY = frozenset(
     kind for kind in OpKind if OpKind.Abs <= kind <= OpKind.Silu and kind is not OpKind.Cast
 )
+HOISTED = UNARY | {OpKind.Mul, OpKind.Add}
 ACTIVATIONS = {OpKind.Relu: Activation.RELU, OpKind.Relu6: Activation.RELU6}
 CLAMPING = (*PRODUCTS, OpKind.Add, OpKind.Sub, OpKind.Mul, OpKind.MaxPool, OpKind.AvgPool)
 
@@ -46,9 +48,11 @@ class Uses:
 
 
 def hoist_over_moves(lowered: Lowered, graph: Lowered) -> int:
-    """Apply elementwise ops before DepthToSpace and Slice, where they may fuse with a product.
+    """Apply elementwise ops before DepthToSpace, Slice and Reshape, to fuse them with a product.
 
     relu(depth_to_space(conv(x)) + bias)   →   depth_to_space(relu(conv(x) + tile(bias)))
+
+    A Reshape between a product and its bias comes from convolutions of one dimension.
     """
     hoisted = 0
     while pair := _hoistable_pair(graph, Uses(lowered)):
@@ -60,30 +64,36 @@ def hoist_over_moves(lowered: Lowered, graph: Lowered) -> int:
 def _hoistable_pair(graph: Lowered, uses: Uses) -> tuple[Operation, Operation] | None:
     """Return the first move that an elementwise op follows, and this op."""
     moves: dict[Value | None, Operation] = {}
+    products: set[Value | None] = set()  # and what elementwise ops make of them
     for op in graph.ops:
         before = moves.get(op.inputs[0]) if op.inputs else None
         if before is not None and uses.has_single_reader(before) and _is_hoistable(op, before):
             return before, op
-        if op.kind in MOVES:
+        if op.kind in MOVES or (op.kind in RESHAPES and op.inputs[0] in products):
             moves[op.outputs[0]] = op
+        if op.kind in PRODUCTS or (op.kind in HOISTED and op.inputs[0] in products):
+            products.add(op.outputs[0])
     return None
 
 
 def _is_hoistable(op: Operation, before: Operation) -> bool:
     """Return True if an op may run before a move: a unary function, or a constant per channel."""
     moved = before.inputs[0]
-    if before.kind not in MOVES or moved is None or len(op.outputs[0].shape) != 4:
+    rank = len(before.outputs[0].shape)
+    if moved is None or len(op.outputs[0].shape) != rank or not rank:
         return False
-    if before.kind is OpKind.Slice and moved.shape[3] != before.outputs[0].shape[3]:
+    if before.kind in MOVES and rank != 4:
+        return False
+    if before.kind is not OpKind.DepthToSpace and moved.shape[-1] != before.outputs[0].shape[-1]:
         return False
     if op.kind in UNARY:
         return op.outputs[0].dtype is moved.dtype
-    other = op.inputs[1] if op.kind in (OpKind.Mul, OpKind.Add) else None
-    channels = before.outputs[0].shape[3]
+    other = op.inputs[1] if op.kind in HOISTED else None
+    channels = before.outputs[0].shape[-1]
     return (
         other is not None
         and other.array is not None
-        and other.shape in ((channels,), (1, 1, 1, channels))
+        and other.shape in ((channels,), (*[1] * (rank - 1), channels))
     )
 
 
@@ -92,8 +102,9 @@ def _swap(graph: Lowered, move: Operation, op: Operation) -> None:
     moved = move.inputs[0]
     assert moved is not None
     early = Value(op.outputs[0].name, moved.dtype, moved.shape, moved.declared)
-    if op.kind not in UNARY and move.kind is OpKind.DepthToSpace:
-        tiled = np.tile(_array(op.inputs[1]).reshape(-1), move.options.block**2)
+    if op.kind not in UNARY:
+        count = move.options.block**2 if move.kind is OpKind.DepthToSpace else 1
+        tiled = np.tile(_array(op.inputs[1]).reshape(-1), count)
         op.inputs[1] = constant(f"{op.name}/tiled", tiled)
     move.outputs, op.outputs = op.outputs, [early]
     op.inputs[0], move.inputs[0] = moved, early
