@@ -28,6 +28,8 @@ COMMON: Final = [
     "-fPIC",
     "-fvisibility=hidden",
     "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-trapping-math",
     "-fno-strict-aliasing",
 ]
 """Compiler flags of all files; products and sums are fused only in files with vectors."""

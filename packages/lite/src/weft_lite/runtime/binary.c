@@ -225,6 +225,23 @@ static bool floats8(pair *p) {
   return true;
 }
 
+/* An operand that lies where the result goes is copied first, in blocks: compilers have vectors for what does
+ * not overlap. */
+static void float_blocks(wl_interpreter *r, unsigned kind, size_t n, const float *a, size_t sa, const float *b,
+                         size_t sb, void *out) {
+  float copy[BLOCK], *to = out;
+  if (compares(kind) || (a != to && b != to)) {
+    float_row(r, kind, n, a, sa, b, sb, out);
+    return;
+  }
+  for (size_t i = 0; i < n; i += BLOCK) {
+    size_t count = n - i < BLOCK ? n - i : BLOCK;
+    const float *x = a + sa * i, *y = b + sb * i;
+    memcpy(copy, to + i, count * sizeof *copy);
+    float_row(r, kind, count, x == to + i ? copy : x, sa, y == to + i ? copy : y, sb, to + i);
+  }
+}
+
 static void one_row(const pair *p, size_t row) {
   int64_t at[OPERANDS];
   row_at(&p->loops, row, 2, at);
@@ -246,7 +263,7 @@ static void one_row(const pair *p, size_t row) {
   void *out = p->out->data + row * n * wl_type_size(p->out->dtype);
   unsigned kind = p->op->kind;
   switch (p->a->dtype) {
-    case WL_TYPE_FLOAT32: float_row(p->r, kind, n, a, sa, b, sb, out); break;
+    case WL_TYPE_FLOAT32: float_blocks(p->r, kind, n, a, sa, b, sb, out); break;
     case WL_TYPE_INT32: int32_t_row(p->r, kind, n, a, sa, b, sb, out); break;
     case WL_TYPE_INT64: int64_t_row(p->r, kind, n, a, sa, b, sb, out); break;
     case WL_TYPE_INT8: int8_t_row(p->r, kind, n, a, sa, b, sb, out); break;
@@ -254,8 +271,8 @@ static void one_row(const pair *p, size_t row) {
     default: uint8_t_row(p->r, kind, n, a, sa, b, sb, out);
   }
   if (p->out->dtype == WL_TYPE_FLOAT32 && (p->low > -INFINITY || p->high < INFINITY)) {
-    float *x = out;
-    for (size_t i = 0; i < n; i++) x[i] = x[i] < p->low ? p->low : x[i] > p->high ? p->high : x[i];
+    float *x = out, low = p->low, high = p->high; /* here, since stores might change those of p */
+    for (size_t i = 0; i < n; i++) x[i] = x[i] < low ? low : x[i] > high ? high : x[i];
   }
 }
 

@@ -1,9 +1,8 @@
 /* Convolutions: tiles of a product whose rows are found through pointers, one for each tap.
  * Conv2D takes packed filters (Layout PANELS); DepthwiseConv2D plain ones. */
+#include "product.h"
 #include "quantised.h"
 #include "windows.h"
-
-enum { GROUP = 4, BLOCK_BYTES = 192 << 10 };
 
 enum { OUT_H, OUT_W, PAD_TOP, PAD_LEFT }; /* memo */
 
@@ -113,7 +112,7 @@ static wl_status shape_windows(wl_interpreter *r, wl_op *op, int64_t channels) {
 
 static uint64_t pointers(const wl_interpreter *r, const wl_op *op) {
   uint64_t taps = (uint64_t)wl_int(r, op, WL_CONV_KERNEL_H) * (uint64_t)wl_int(r, op, WL_CONV_KERNEL_W);
-  return taps * GROUP * WL_MOST_ROWS * sizeof(void *);
+  return taps * WL_POINTED_ROWS * sizeof(void *);
 }
 
 static wl_status shape_conv(wl_interpreter *r, wl_op *op) {
@@ -196,46 +195,6 @@ static void point(const windows *w, size_t first, size_t rows, size_t pixel, con
   }
 }
 
-typedef struct conv {
-  windows windows;
-  wl_tile tile;
-  float *out;
-  size_t channels;
-} conv;
-
-/* Four tiles at a time share what they read of a filter that is too large for a near cache. */
-static void conv_piece(void *argument, unsigned task, size_t begin, size_t end) {
-  const conv *c = argument;
-  wl_interpreter *r = c->windows.r;
-  size_t most = r->vector->rows, taps = c->windows.taps, depth = c->tile.depth;
-  const void **pointer = (const void **)(void *)wl_scratch(r, task);
-  float *zeros = (float *)(void *)(wl_scratch(r, task) + pointers(r, c->windows.op));
-  memset(zeros, 0, depth * sizeof(float));
-  size_t panel = taps * depth * WL_PANEL;
-  size_t chunk = panel * c->channels / WL_PANEL * 4 > BLOCK_BYTES ? 2 * WL_PANEL : c->channels;
-  size_t tiles = (end - begin + most - 1) / most;
-  while (tiles) {
-    size_t firsts[GROUP], rows[GROUP], group = tiles < GROUP ? tiles : GROUP;
-    for (size_t g = 0; g < group; g++, tiles--) {
-      firsts[g] = begin;
-      rows[g] = (end - begin + tiles - 1) / tiles;
-      point(&c->windows, begin, rows[g], depth * 4, zeros, pointer + g * taps * WL_MOST_ROWS);
-      begin += rows[g];
-    }
-    for (size_t column = 0; column < c->channels; column += chunk)
-      for (size_t g = 0; g < group; g++) {
-        wl_tile tile = c->tile;
-        tile.rows = rows[g];
-        tile.columns = c->channels - column < chunk ? c->channels - column : chunk;
-        tile.a = (const float *const *)(pointer + g * taps * WL_MOST_ROWS);
-        tile.b += column * taps * depth;
-        if (tile.bias) tile.bias += column;
-        tile.c = c->out + firsts[g] * c->channels + column;
-        r->vector->tile(&tile);
-      }
-  }
-}
-
 static const float *floats_of(const wl_tensor *t) {
   return t ? (const float *)(const void *)t->data : NULL;
 }
@@ -243,20 +202,20 @@ static const float *floats_of(const wl_tensor *t) {
 static wl_status compute_conv(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0);
   wl_tensor *out = wl_out(r, op, 0);
-  conv c = {.windows = windows_of(r, op), .out = (float *)(void *)out->data};
-  c.channels = (size_t)wl_int(r, op, WL_CONV_CHANNELS);
-  size_t results = (size_t)(wl_elements(out) / (int64_t)c.channels);
+  windows w = windows_of(r, op);
+  size_t channels = (size_t)wl_int(r, op, WL_CONV_CHANNELS);
+  size_t results = (size_t)(wl_elements(out) / (int64_t)channels);
+  unsigned activation = wl_byte(r, op, WL_CONV_ACTIVATION);
   if (x->dtype == WL_TYPE_INT16)
-    return wl_conv16(r, op, (wl_points *)point, &c.windows, c.windows.taps, results, c.channels,
-                     wl_byte(r, op, WL_CONV_ACTIVATION));
+    return wl_conv16(r, op, (wl_points *)point, &w, w.taps, results, channels, activation);
   if (x->dtype == WL_TYPE_INT8)
-    return wl_conv8(r, op, (wl_points *)point, &c.windows, c.windows.taps, results, c.channels,
-                    wl_byte(r, op, WL_CONV_ACTIVATION));
-  c.tile = (wl_tile){.taps = c.windows.taps, .depth = (size_t)x->dims[3],
-                     .b = floats_of(wl_in(r, op, 1)), .bias = floats_of(wl_in(r, op, 2)),
-                     .stride = c.channels};
-  wl_clamp(wl_byte(r, op, WL_CONV_ACTIVATION), &c.tile.low, &c.tile.high);
-  wl_split(r, results, 1 + 32768 / (1 + c.tile.taps * c.tile.depth * c.channels), conv_piece, &c);
+    return wl_conv8(r, op, (wl_points *)point, &w, w.taps, results, channels, activation);
+  wl_float_product p = {.r = r, .points = (wl_points *)point, .windows = &w, .x = x,
+                        .out = (float *)(void *)out->data, .results = results, .border = (size_t)x->dims[3]};
+  p.tile = (wl_tile){.taps = w.taps, .depth = (size_t)x->dims[3], .b = floats_of(wl_in(r, op, 1)),
+                     .bias = floats_of(wl_in(r, op, 2)), .columns = channels, .stride = channels};
+  wl_clamp(activation, &p.tile.low, &p.tile.high);
+  wl_split(r, results, 1 + 32768 / (1 + p.tile.taps * p.tile.depth * channels), wl_float_product_piece, &p);
   return WL_OK;
 }
 
@@ -293,21 +252,18 @@ static wl_status shape_depthwise(wl_interpreter *r, wl_op *op) {
 
 typedef struct depthwise {
   windows windows;
-  const wl_tensor *filter, *bias;
-  wl_tensor *out;
-  size_t channels, multiplier;
-  float low, high;
+  size_t multiplier;
+  wl_depthwise all; /* without rows and operands */
 } depthwise;
 
 /* Several results for each channel: the loops of the definition. */
-static void multiply_channels(const depthwise *d, const float *const *in, float *out) {
-  const float *w = floats_of(d->filter), *bias = floats_of(d->bias);
-  for (size_t c = 0; c < d->channels; c++) {
-    float sum = bias ? bias[c] : 0;
-    for (size_t t = 0; t < d->windows.taps; t++)
-      sum += in[t][c / d->multiplier] * w[t * d->channels + c];
-    out[c] = sum < d->low ? d->low : sum > d->high ? d->high : sum;
-  }
+static void multiply_channels(const wl_depthwise *d, size_t multiplier) {
+  for (size_t m = 0; m < d->rows; m++)
+    for (size_t c = 0; c < d->channels; c++) {
+      float sum = d->bias ? d->bias[c] : 0;
+      for (size_t t = 0; t < d->taps; t++) sum += d->a[t * d->rows + m][c / multiplier] * d->b[t * d->channels + c];
+      d->c[m * d->channels + c] = sum < d->low ? d->low : sum > d->high ? d->high : sum;
+    }
 }
 
 static void depthwise_piece(void *argument, unsigned task, size_t begin, size_t end) {
@@ -317,32 +273,33 @@ static void depthwise_piece(void *argument, unsigned task, size_t begin, size_t 
   const void **in = (const void **)(void *)wl_scratch(r, task);
   float *zeros = (float *)(void *)(wl_scratch(r, task) + pointers(r, d->windows.op));
   memset(zeros, 0, pixel);
-  float *out = (float *)(void *)d->out->data + begin * d->channels;
-  for (size_t m = begin; m < end; m++, out += d->channels) {
-    point(&d->windows, m, 1, pixel, zeros, in);
-    const float *const *rows = (const float *const *)in;
-    if (d->multiplier > 1)
-      multiply_channels(d, rows, out);
-    else
-      r->vector->depthwise(d->windows.taps, d->channels, rows, floats_of(d->filter),
-                           floats_of(d->bias), out, d->low, d->high);
+  wl_depthwise part = d->all;
+  part.a = (const float *const *)in;
+  for (; begin < end; begin += part.rows) {
+    part.rows = end - begin < WL_POINTED_ROWS ? end - begin : WL_POINTED_ROWS;
+    part.c = d->all.c + begin * part.channels;
+    point(&d->windows, begin, part.rows, pixel, zeros, in);
+    if (d->multiplier > 1) multiply_channels(&part, d->multiplier);
+    else r->vector->depthwise(&part);
   }
 }
 
 static wl_status compute_depthwise(wl_interpreter *r, wl_op *op) {
-  depthwise d = {.windows = windows_of(r, op), .filter = wl_in(r, op, 1), .bias = wl_in(r, op, 2),
-                 .out = wl_out(r, op, 0)};
-  d.channels = (size_t)d.filter->dims[2];
-  d.multiplier = d.channels / (size_t)d.windows.x->dims[3];
-  size_t results = (size_t)(wl_elements(d.out) / (int64_t)d.channels);
+  wl_tensor *out = wl_out(r, op, 0);
+  depthwise d = {.windows = windows_of(r, op)};
+  size_t channels = (size_t)wl_in(r, op, 1)->dims[2];
+  d.multiplier = channels / (size_t)d.windows.x->dims[3];
+  size_t results = (size_t)(wl_elements(out) / (int64_t)channels);
   if (d.windows.x->dtype == WL_TYPE_INT16)
     return wl_depthwise16(r, op, (wl_points *)point, &d.windows, d.windows.taps, results,
                           wl_byte(r, op, WL_CONV_ACTIVATION));
   if (d.windows.x->dtype == WL_TYPE_INT8)
     return wl_depthwise8(r, op, (wl_points *)point, &d.windows, d.windows.taps, results,
                          wl_byte(r, op, WL_CONV_ACTIVATION));
-  wl_clamp(wl_byte(r, op, WL_CONV_ACTIVATION), &d.low, &d.high);
-  wl_split(r, results, 1 + 8192 / (1 + d.windows.taps * d.channels), depthwise_piece, &d);
+  d.all = (wl_depthwise){.channels = channels, .taps = d.windows.taps, .b = floats_of(wl_in(r, op, 1)),
+                         .bias = floats_of(wl_in(r, op, 2)), .c = (float *)(void *)out->data};
+  wl_clamp(wl_byte(r, op, WL_CONV_ACTIVATION), &d.all.low, &d.all.high);
+  wl_split(r, results, 1 + 8192 / (1 + d.windows.taps * channels), depthwise_piece, &d);
   return WL_OK;
 }
 

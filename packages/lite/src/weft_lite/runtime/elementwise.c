@@ -60,7 +60,10 @@ VECTORS(Sigmoid, sigmoid(n, x, out))
 static void LeakyRelu_floats(const wl_interpreter *r, const wl_op *op, size_t n, const float *x,
                              float *out) {
   float alpha = wl_float(r, op, WL_ELEMENTWISE_ALPHA);
-  for (size_t i = 0; i < n; i++) out[i] = x[i] < 0 ? alpha * x[i] : x[i];
+  for (size_t i = 0; i < n; i++) {
+    float small = alpha * x[i]; /* computed in all cases, so that there is no branch */
+    out[i] = x[i] < 0 ? small : x[i];
+  }
 }
 
 /* In blocks, since a result may lie where the operand does. */
@@ -176,6 +179,20 @@ static void int16_loop(const elements *e, size_t begin, size_t end) {
   }
 }
 
+/* What lies where its result goes is copied first, in blocks: compilers have vectors for what does not overlap. */
+static void float_loop(const elements *e, size_t n, const float *x, float *out) {
+  float block[BLOCK];
+  if (x != out) {
+    function_of(e->op)(e->r, e->op, n, x, out);
+    return;
+  }
+  for (size_t i = 0; i < n; i += BLOCK) {
+    size_t count = n - i < BLOCK ? n - i : BLOCK;
+    memcpy(block, x + i, count * sizeof *block);
+    function_of(e->op)(e->r, e->op, count, block, out + i);
+  }
+}
+
 static void piece(void *argument, unsigned task, size_t begin, size_t end) {
   const elements *e = argument;
   const uint8_t *x = e->x->data;
@@ -184,8 +201,7 @@ static void piece(void *argument, unsigned task, size_t begin, size_t end) {
   (void)task;
   switch (e->x->dtype) {
     case WL_TYPE_FLOAT32:
-      function_of(e->op)(e->r, e->op, n, (const float *)(const void *)(x + at),
-                         (float *)(void *)(out + at));
+      float_loop(e, n, (const float *)(const void *)(x + at), (float *)(void *)(out + at));
       return;
     case WL_TYPE_INT32:
       int32_t_loop(e->op->kind, n, (const int32_t *)(const void *)(x + at), (int32_t *)(void *)(out + at));

@@ -1,4 +1,5 @@
 /* Products of matrices: FullyConnected by packed weights, BatchMatMul of any two. */
+#include "product.h"
 #include "quantised.h"
 #include "runtime.h"
 
@@ -77,6 +78,7 @@ static void multiply_rows(const rows *p, size_t begin, size_t end, size_t column
   }
 }
 
+/* Rows of BatchMatMul, whose scratch has the panels. */
 static void by_rows(void *argument, unsigned task, size_t begin, size_t end) {
   const rows *p = argument;
   (void)task;
@@ -96,10 +98,16 @@ static void connected_rows(const void *windows, size_t first, size_t count, size
   for (size_t m = 0; m < count; m++) found[m] = (const uint8_t *)windows + (first + m) * pixel;
 }
 
+/* Whether threads share the rows of x, and not the columns of the result. */
+static bool has_many_rows(const rows *p) {
+  return p->count >= 4 * p->r->vector->rows || p->columns < 2 * WL_PANEL;
+}
+
+static size_t row_grain(const rows *p) { return 1 + 32768 / (1 + p->tile.depth * p->columns); }
+
 static void split_rows(wl_interpreter *r, rows *p) {
-  size_t grain = 1 + 32768 / (1 + p->tile.depth * p->columns);
-  if (p->count >= 4 * r->vector->rows || p->columns < 2 * WL_PANEL)
-    wl_split(r, p->count, grain, by_rows, p);
+  if (has_many_rows(p))
+    wl_split(r, p->count, row_grain(p), by_rows, p);
   else
     wl_split(r, (p->columns + WL_PANEL - 1) / WL_PANEL,
              1 + 32768 / (1 + p->tile.depth * p->count * WL_PANEL), by_panels, p);
@@ -182,7 +190,14 @@ static wl_status compute_connected(wl_interpreter *r, wl_op *op) {
                      .b = (const float *)(const void *)wl_in(r, op, 1)->data,
                      .bias = bias ? (const float *)(const void *)bias->data : NULL};
   wl_clamp(activation, &p.tile.low, &p.tile.high);
-  split_rows(r, &p);
+  if (!has_many_rows(&p)) {
+    split_rows(r, &p);
+    return WL_OK;
+  }
+  wl_float_product product = {.r = r, .points = connected_rows, .windows = x->data, .x = x, .out = p.out,
+                              .results = count, .tile = p.tile};
+  product.tile.columns = columns;
+  wl_split(r, count, row_grain(&p), wl_float_product_piece, &product);
   return WL_OK;
 }
 

@@ -374,6 +374,13 @@ static wl_status check_pad(wl_interpreter *r, wl_op *op) {
   return wl_expect_same_type(r, wl_in(r, op, 0), value, "the value");
 }
 
+/* Repeat an element: what is there is copied behind itself, so that few copies are needed. */
+static void fill_with(uint8_t *to, size_t bytes, const uint8_t *element, size_t size) {
+  if (bytes) memcpy(to, element, size);
+  for (size_t done = size; done < bytes; done *= 2)
+    memcpy(to + done, to, bytes - done < done ? bytes - done : done);
+}
+
 static wl_status compute_pad(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0), *value = wl_in(r, op, 2);
   wl_tensor *out = wl_out(r, op, 0);
@@ -381,9 +388,7 @@ static wl_status compute_pad(wl_interpreter *r, wl_op *op) {
   uint8_t zero[8] = {0};
   if (size == 1 && x->zero_point_count) zero[0] = (uint8_t)x->zero_points[0];
   const uint8_t *fill = value ? value->data : zero;
-  if (size == 1) memset(out->data, fill[0], out->bytes);
-  else
-    for (size_t i = 0; i < out->bytes; i += size) memcpy(out->data + i, fill, size);
+  fill_with(out->data, out->bytes, fill, size);
   int64_t steps[WL_MAX_RANK], start = 0;
   if (!x->bytes) return WL_OK;
   wl_view v = {.depth = x->rank, .size = size};

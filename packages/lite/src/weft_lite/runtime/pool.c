@@ -74,9 +74,16 @@ typedef struct windows {
   const wl_tensor *x;
   wl_tensor *out;
   bool average;
+  int32_t stride_h, stride_w, window_h, window_w; /* read once, since each read searches the options */
   float low, high;
   int32_t low8, high8;
 } windows;
+
+static windows windows_of(wl_interpreter *r, const wl_op *op, bool average) {
+  return (windows){.r = r, .op = op, .out = wl_out(r, op, 0), .average = average,
+                   .stride_h = wl_int(r, op, WL_POOL_STRIDE_H), .stride_w = wl_int(r, op, WL_POOL_STRIDE_W),
+                   .window_h = wl_int(r, op, WL_POOL_WINDOW_H), .window_w = wl_int(r, op, WL_POOL_WINDOW_W)};
+}
 
 typedef struct area {
   int64_t n, top, bottom, left, right;
@@ -87,10 +94,10 @@ static int64_t clip(int64_t value, int64_t most) { return value < 0 ? 0 : value 
 static area area_of(const windows *w, size_t result) {
   const int64_t *memo = w->op->memo;
   int64_t x = (int64_t)result % memo[OUT_W], rest = (int64_t)result / memo[OUT_W];
-  int64_t top = rest % memo[OUT_H] * wl_int(w->r, w->op, WL_POOL_STRIDE_H) - memo[PAD_TOP];
-  int64_t left = x * wl_int(w->r, w->op, WL_POOL_STRIDE_W) - memo[PAD_LEFT];
-  int64_t bottom = top + wl_int(w->r, w->op, WL_POOL_WINDOW_H);
-  int64_t right = left + wl_int(w->r, w->op, WL_POOL_WINDOW_W);
+  int64_t top = rest % memo[OUT_H] * w->stride_h - memo[PAD_TOP];
+  int64_t left = x * w->stride_w - memo[PAD_LEFT];
+  int64_t bottom = top + w->window_h;
+  int64_t right = left + w->window_w;
   return (area){rest / memo[OUT_H], clip(top, w->x->dims[1]), clip(bottom, w->x->dims[1]),
                 clip(left, w->x->dims[2]), clip(right, w->x->dims[2])};
 }
@@ -167,8 +174,8 @@ static void piece(void *argument, unsigned task, size_t begin, size_t end) {
 }
 
 static wl_status compute(wl_interpreter *r, wl_op *op) {
-  windows w = {.r = r, .op = op, .x = wl_in(r, op, 0), .out = wl_out(r, op, 0)};
-  w.average = op->kind == WL_OP_AvgPool;
+  windows w = windows_of(r, op, op->kind == WL_OP_AvgPool);
+  w.x = wl_in(r, op, 0);
   unsigned activation = wl_byte(r, op, WL_POOL_ACTIVATION);
   wl_clamp(activation, &w.low, &w.high);
   if (w.x->dtype != WL_TYPE_FLOAT32) wl_clamp8(w.out, activation, &w.low8, &w.high8);
@@ -271,9 +278,8 @@ static void grad_piece(void *argument, unsigned task, size_t begin, size_t end) 
 }
 
 static wl_status compute_grad(wl_interpreter *r, wl_op *op) {
-  windows w = {.r = r, .op = op, .x = wl_out(r, op, 0), .out = wl_out(r, op, 0)};
-  w.average = op->kind == WL_OP_AvgPoolGrad;
-  if (!w.average) w.x = wl_in(r, op, 0);
+  windows w = windows_of(r, op, op->kind == WL_OP_AvgPoolGrad);
+  w.x = w.average ? w.out : wl_in(r, op, 0);
   if (wl_elements(w.out)) wl_split(r, (size_t)w.out->dims[0], 1, grad_piece, &w);
   return WL_OK;
 }

@@ -5,7 +5,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { WL_PANEL = 16, WL_MOST_ROWS = 16, WL_MOST_ROWS8 = 64, WL_MOST_VECTORS = 4 };
+/* Whether there is a set with AMX: where the compiler has it, and the system can be asked for its registers. */
+#if defined(__x86_64__) && defined(__linux__) && !defined(__ANDROID__) && defined(__has_include)
+#if __has_include(<amxintrin.h>) || __has_include(<amxint8intrin.h>)
+#define WL_HAS_AMX
+#endif
+#endif
+
+enum { WL_PANEL = 16, WL_MOST_ROWS = 16, WL_MOST_ROWS8 = 64, WL_MOST_VECTORS = 5 };
 
 /* A tile of a product: results (rows, columns) = bias + sum over taps and depth of a * b, clamped.
  * a[tap * rows + row] points to `depth` numbers; b is the first of the panels (Layout PANELS). */
@@ -52,6 +59,16 @@ typedef struct wl_tile16 {
   size_t stride;
 } wl_tile16;
 
+/* Filters of each channel: c[row][channel] = clamp(bias[channel] + sum over taps of
+ * a[tap * rows + row][channel] * b[tap * channels + channel]). */
+typedef struct wl_depthwise {
+  size_t rows, channels, taps;
+  const float *const *a;
+  const float *b, *bias; /* `bias` may be NULL */
+  float *c;
+  float low, high;
+} wl_depthwise;
+
 /* Sums of bytes of other scales: ((a * x + b * y + bias) >> shift) + zero, clamped. */
 typedef struct wl_sum8 {
   int32_t a, b, bias, shift, zero, low, high;
@@ -83,9 +100,7 @@ typedef struct wl_vector {
   void (*quantise8)(size_t n, const float *x, float scale, int32_t zero, int8_t *out);
   int32_t (*largest)(size_t n, const float *x); /* bits of a magnitude, which are ordered as these; most of all NaN */
   void (*bytes_of)(size_t n, const float *x, float factor, int8_t *out); /* x * factor to the nearest */
-  /* out[c] = clamp(bias[c] + sum over taps of in[tap][c] * weights[tap * channels + c]) */
-  void (*depthwise)(size_t taps, size_t channels, const float *const *in, const float *weights,
-                    const float *bias, float *out, float low, float high);
+  void (*depthwise)(const wl_depthwise *);
   void (*exp)(size_t n, const float *x, float *out, float minus);
   void (*tanh)(size_t n, const float *x, float *out);
   void (*sigmoid)(size_t n, const float *x, float *out);
@@ -95,7 +110,7 @@ typedef struct wl_vector {
 
 /* The instruction sets that this processor has, the best first; NULL behind the last. */
 const wl_vector *wl_vector_at(size_t i);
-extern const wl_vector wl_vector_base, wl_vector_avx2, wl_vector_avx512, wl_vector_vnni;
+extern const wl_vector wl_vector_base, wl_vector_avx2, wl_vector_avx512, wl_vector_vnni, wl_vector_amx;
 extern const wl_vector wl_vector_neon, wl_vector_dot, wl_vector_simd128;
 
 #endif
