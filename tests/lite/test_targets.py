@@ -52,6 +52,7 @@ SETS = """\
 
 const wl_vector wl_vector_base = {"SSE2"}, wl_vector_avx2 = {"AVX2"};
 const wl_vector wl_vector_avx512 = {"AVX-512"}, wl_vector_vnni = {"AVX-512 VNNI"};
+const wl_vector wl_vector_amx = {"AMX"};
 
 int main(void) {
   const wl_vector *each;
@@ -99,6 +100,7 @@ def test_each_compiler_finds_the_instruction_sets_that_linux_does(
     flags = set(next(line for line in lines if line.startswith("flags")).split())
     wide = flags >= {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
     known = {
+        "AMX": wide and flags >= {"amx_tile", "amx_int8", "avx512_vnni", "avx512vbmi"},
         "AVX-512 VNNI": wide and "avx512_vnni" in flags,
         "AVX-512": wide,
         "AVX2": flags >= {"avx2", "fma"},

@@ -212,7 +212,7 @@ def test_conv(seed: int, dtype: str) -> None:
     random = np.random.default_rng(seed)
     kernel = (int(random.integers(1, 4)), int(random.integers(1, 4)))
     depth, channels = (
-        int(random.choice([1, 3, 4, 5, 16, 20])),
+        int(random.choice([1, 3, 4, 5, 16, 20, 64, 100, 132])),
         int(random.choice([1, 15, 16, 17, 40, 70])),
     )
     options = drawn_conv(random, kernel)

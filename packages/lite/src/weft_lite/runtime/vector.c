@@ -1,5 +1,11 @@
 /* Chooses among the instruction sets when a file is opened. */
+#define _GNU_SOURCE
 #include "vector.h"
+
+#if defined(WL_HAS_AMX)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #if defined(__aarch64__) && (defined(__linux__) || defined(__ANDROID__))
 enum { HARDWARE = 16, DOT = 1 << 20 }; /* AT_HWCAP, HWCAP_ASIMDDP */
@@ -15,10 +21,19 @@ static int has_dot(void) { return 0; }
 /* Asked of the processor itself: where __builtin_cpu_supports looks, not every compiler's library has put
  * something. A set needs its instructions and a system that keeps its registers. */
 enum { FMA = 1 << 12, SAVED = 1 << 27, AVX2 = 1 << 5, AVX512 = 1 << 16 | 1 << 17 | 1 << 30, VL = 31, VNNI = 1 << 11 };
+enum { AMX = 1 << 24 | 1 << 25, VBMI = 1 << 1 };
 
 static void ask(uint32_t leaf, uint32_t said[4]) {
   __asm__ volatile("cpuid" : "=a"(said[0]), "=b"(said[1]), "=c"(said[2]), "=d"(said[3]) : "a"(leaf), "c"(0));
 }
+
+#if defined(WL_HAS_AMX)
+/* The system keeps these registers, which are large, only for processes that ask for them. */
+static int may_use_amx(void) {
+  enum { ASK = 0x1023, TILES = 18 }; /* ARCH_REQ_XCOMP_PERM */
+  return syscall(SYS_arch_prctl, ASK, TILES) == 0;
+}
+#endif
 
 static size_t x86_vectors(const wl_vector **found) {
   uint32_t first[4], more[4], kept, high;
@@ -30,6 +45,11 @@ static size_t x86_vectors(const wl_vector **found) {
   if (!(first[2] & SAVED)) return 0;
   __asm__ volatile("xgetbv" : "=a"(kept), "=d"(high) : "c"(0));
   if ((kept & 0xe6) == 0xe6 && (more[1] & AVX512) == AVX512 && more[1] >> VL) {
+#if defined(WL_HAS_AMX)
+    int has_amx = (more[3] & AMX) == AMX && (kept & 0x60000) == 0x60000;
+    if (has_amx && more[2] & VNNI && more[2] & VBMI && may_use_amx())
+      found[count++] = &wl_vector_amx;
+#endif
     if (more[2] & VNNI) found[count++] = &wl_vector_vnni;
     found[count++] = &wl_vector_avx512;
   }
