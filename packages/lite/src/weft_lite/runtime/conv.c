@@ -153,17 +153,24 @@ static windows windows_of(wl_interpreter *r, const wl_op *op) {
   return w;
 }
 
-/* Pointers of one result, tap by tap, `rows` apart; to `border` outside of the image. */
-static void point_one(const windows *w, const uint8_t *image, int64_t row, int64_t left, size_t rows,
-                      size_t pixel, const void *border, const void **to) {
-  size_t width = (size_t)w->x->dims[2] * pixel, across = (size_t)w->dilation_w * pixel;
-  if (row >= 0 && left >= 0 && row + (int64_t)(w->kernel_h - 1) * w->dilation_h < w->x->dims[1] &&
-      left + (int64_t)(w->kernel_w - 1) * w->dilation_w < w->x->dims[2]) {
-    const uint8_t *line = image + (size_t)row * width + (size_t)left * pixel;
-    for (int i = 0; i < w->kernel_h; i++, line += (size_t)w->dilation_h * width)
-      for (int j = 0; j < w->kernel_w; j++, to += rows) *to = line + (size_t)j * across;
-    return;
+/* Pointers of `run` results of one row, tap by tap, `rows` apart. Their columns are within the image; rows of taps
+ * outside of it point to `border`. */
+static void point_run(const windows *w, const uint8_t *image, int64_t row, int64_t left, size_t run, size_t rows,
+                      size_t pixel, const uint8_t *border, const void **to) {
+  size_t width = (size_t)w->x->dims[2] * pixel;
+  for (int i = 0; i < w->kernel_h; i++, row += w->dilation_h) {
+    bool inside = row >= 0 && row < w->x->dims[1];
+    const uint8_t *first = inside ? image + (size_t)row * width + (size_t)left * pixel : border;
+    size_t step = inside ? (size_t)w->stride_w * pixel : 0, across = inside ? (size_t)w->dilation_w * pixel : 0;
+    for (int j = 0; j < w->kernel_w; j++, to += rows, first += across)
+      for (size_t m = 0; m < run; m++) to[m] = first + m * step;
   }
+}
+
+/* Pointers of one result, some of whose columns may be outside. */
+static void point_one(const windows *w, const uint8_t *image, int64_t row, int64_t left, size_t rows, size_t pixel,
+                      const uint8_t *border, const void **to) {
+  size_t width = (size_t)w->x->dims[2] * pixel;
   for (int i = 0; i < w->kernel_h; i++, row += w->dilation_h) {
     bool inside = row >= 0 && row < w->x->dims[1];
     int64_t column = left;
@@ -181,13 +188,22 @@ static void point(const windows *w, size_t first, size_t rows, size_t pixel, con
     for (size_t m = 0; m < rows; m++) found[m] = w->x->data + (first + m) * pixel;
     return;
   }
-  size_t out_w = (size_t)w->op->memo[OUT_W], out_h = (size_t)w->op->memo[OUT_H];
+  const int64_t *memo = w->op->memo;
+  size_t out_w = (size_t)memo[OUT_W], out_h = (size_t)memo[OUT_H];
   size_t x = first % out_w, y = first / out_w % out_h, n = first / out_w / out_h;
-  for (size_t m = 0; m < rows; m++) {
+  int64_t left_most = memo[PAD_LEFT], room = w->x->dims[2] + left_most - (int64_t)(w->kernel_w - 1) * w->dilation_w;
+  size_t inner = (size_t)((left_most + w->stride_w - 1) / w->stride_w); /* first column without border */
+  size_t outer = room > 0 ? (size_t)((room - 1) / w->stride_w) + 1 : 0; /* first behind these */
+  if (outer > out_w) outer = out_w;
+  for (size_t m = 0, run; m < rows; m += run) {
     const uint8_t *image = w->x->data + n * (size_t)w->x->dims[1] * (size_t)w->x->dims[2] * pixel;
-    point_one(w, image, (int64_t)y * w->stride_h - w->op->memo[PAD_TOP],
-              (int64_t)x * w->stride_w - w->op->memo[PAD_LEFT], rows, pixel, border, found + m);
-    if (++x < out_w) continue;
+    int64_t row = (int64_t)y * w->stride_h - memo[PAD_TOP], left = (int64_t)x * w->stride_w - left_most;
+    run = x >= inner && x < outer ? outer - x : 0;
+    if (run > rows - m) run = rows - m;
+    if (run) point_run(w, image, row, left, run, rows, pixel, border, found + m);
+    else point_one(w, image, row, left, rows, pixel, border, found + m), run = 1;
+    x += run;
+    if (x < out_w) continue;
     x = 0;
     if (++y < out_h) continue;
     y = 0;
