@@ -358,10 +358,14 @@ def quantise_onnx(path: Path) -> None:
 
 
 def to_ncnn(path: Path) -> None:
-    """Convert a float network for ncnn, if its results are the same there."""
+    """Convert a float network of one input for ncnn, if its results are the same there."""
     import pnnx
     from subject import open_file
 
+    origin = open_file(str(path), 1)
+    if len(origin.feeds) > 1:
+        print(f"{path.stem}: has several inputs, which the program for ncnn does not set")
+        return
     ends = [
         f"ncnn{kind}={path.resolve().with_suffix(f'.ncnn.{kind}')}" for kind in ("param", "bin")
     ]
@@ -370,7 +374,7 @@ def to_ncnn(path: Path) -> None:
         command = [pnnx.EXEC_PATH, copy, "fp16=0", *ends]
         subprocess.run(command, cwd=folder, check=True, capture_output=True)
     net = open_file(str(path.with_suffix(".ncnn.param")), 1)
-    want, got = open_file(str(path), 1).invoke()[0], np.array(net.invoke())
+    want, got = origin.invoke()[0], np.array(net.invoke())
     if got.size != want.size or np.abs(got.reshape(want.shape) - want).max() > 1e-3 * want.max():
         for kind in ("param", "bin"):
             path.with_suffix(f".ncnn.{kind}").unlink()

@@ -55,10 +55,10 @@ class OnnxRuntime:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         self._session = onnxruntime.InferenceSession(path, options)
-        self._feeds = {given.name: value(given.shape) for given in self._session.get_inputs()}
+        self.feeds = {given.name: value(given.shape) for given in self._session.get_inputs()}
 
     def invoke(self) -> Any:
-        return self._session.run(None, self._feeds)
+        return self._session.run(None, self.feeds)
 
 
 class Ncnn:
