@@ -78,7 +78,7 @@ class OpInfo(ctypes.Structure):
 Watch = ctypes.CFUNCTYPE(None, c_void_p, c_uint32, c_int)
 """The type of the callback of `wl_watch`."""
 
-_FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
+FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "wl_query": (c_int, [c_void_p, c_size_t, c_void_p, c_void_p, c_void_p]),
     "wl_open": (c_int, [c_void_p, c_size_t, c_void_p, c_size_t, c_void_p, c_void_p, c_void_p]),
     "wl_verify_weights": (c_int, [c_void_p, c_size_t, c_void_p]),
@@ -128,7 +128,7 @@ def load() -> Any:
     """
     if not _loaded:
         library = ctypes.CDLL(os.environ.get("WEFT_LITE_LIBRARY") or _path())
-        for name, (result, arguments) in _FUNCTIONS.items():
+        for name, (result, arguments) in FUNCTIONS.items():
             function = getattr(library, name)
             function.restype, function.argtypes = result, arguments
         _loaded.append(library)

@@ -8,12 +8,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 from weft_lite.compiling import COMMON, RUNTIME, VECTORS, sources
+from weft_lite.elf import Object, read_object
 from weft_lite.errors import InvalidArgumentError, LiteError
 from weft_lite.interpreter import Interpreter
 from weft_lite.watching import ops_of
@@ -22,15 +24,28 @@ SMALL: Final = ["-O2", "-ffunction-sections", "-fdata-sections", "-g0"]
 
 HEADERS: Final = ("weft_lite.h", "threads.h", "schema.h")
 
-_ANDROID = """
-memchr memcmp memcpy memmove memset strlen getauxval __stack_chk_fail acosf acoshf asinf
-asinhf atan2f atanf atanhf ceilf copysignf cosf coshf erfcf erff exp expf expm1f floor
-floorf fmodf log log1pf logf lrintf lroundf nearbyint nearbyintf powf rintf roundf sinf
-sinhf sqrt sqrtf tanf tanhf trunc truncf fmaxf fminf fabsf
+_MATH = """
+acosf acoshf asinf asinhf atan2f atanf atanhf ceilf copysignf cosf coshf erfcf erff exp expf
+expm1f floor floorf fmodf log log1pf logf lrintf lroundf nearbyint nearbyintf powf rintf roundf
+sinf sinhf sqrt sqrtf tanf tanhf trunc truncf fmaxf fminf fabsf
 """
 
-ANDROID: Final = frozenset(_ANDROID.split())
+MATH: Final = frozenset(_MATH.split())
+"""Functions of the math library that the runtime may call."""
+
+_ANDROID = """
+calloc free getauxval memchr memcmp memcpy memmove memset strlen __stack_chk_fail
+pthread_atfork pthread_cond_broadcast pthread_cond_destroy pthread_cond_init pthread_cond_wait
+pthread_create pthread_join pthread_mutex_destroy pthread_mutex_init pthread_mutex_lock
+pthread_mutex_unlock pthread_once pthread_sigmask sched_yield sigdelset sigfillset
+"""
+
+ANDROID: Final = MATH | frozenset(_ANDROID.split())
 """Functions of Android's libc and libm since API level 21 that the runtime may call."""
+
+
+HELPERS: Final = ("__aeabi_", "__aarch64_")
+"""Prefixes of functions that every compiler for Arm brings, such as 64-bit division."""
 
 
 class BuildResult(NamedTuple):
@@ -67,12 +82,14 @@ def parts_of(target: str) -> tuple[str, str]:
 
     Raises: InvalidArgumentError: it does not have the form `aarch64-linux-musl`.
     """
-    match = re.fullmatch(r"(x86_64|aarch64|arm|wasm32|riscv64)-(linux|macos|windows|android|wasi)"
-                         r"(-\w+)?(\.[\d.]+)?", target)  # fmt: skip
+    match = re.fullmatch(r"(x86_64|aarch64|arm|wasm32|riscv64)-"
+                         r"(linux|macos|ios|windows|android|wasi)(-\w+)?(\.[\d.]+)?"
+                         r"(-simulator)?", target)  # fmt: skip
     if not match:
         raise InvalidArgumentError(
             f"target {target!r} is not supported; examples are aarch64-linux-musl, "
-            "x86_64-linux-gnu.2.17, wasm32-wasi, aarch64-macos, x86_64-windows-gnu, aarch64-android"
+            "x86_64-linux-gnu.2.17, wasm32-wasi, aarch64-macos, x86_64-windows-gnu, "
+            "aarch64-android, and the packages android, apple, arduino, dart and arm-none-eabi"
         )
     return match[1], match[2]
 
@@ -118,13 +135,13 @@ def build(
     out.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=out) as folder:
         say(f"compiling {len(kinds_to_build)} kernels for {target}")
-        objects = _compile(target, Path(folder), kinds_to_build, level)
+        objects = compile_runtime(target, Path(folder), kinds_to_build, level)
         archive = out / ("weft_lite.lib" if system == "windows" else "libweft_lite.a")
-        archive.unlink(missing_ok=True)
-        call([*zig(), "ar", "rcs", str(archive), *map(str, objects)])
+        write_archive(archive, objects)
         files = [archive]
-        if system == "android":
-            size = _check_android(objects, archive)
+        if system in ("android", "ios"):
+            is_android = system == "android"
+            size = check_android(objects, archive) if is_android else archive.stat().st_size
         else:
             say("linking")
             shared = out / _shared_library_name(system)
@@ -147,7 +164,19 @@ def _shared_library_name(system: str) -> str:
 def zig_target(target: str) -> str:
     """Return zig's name of a target."""
     processor, system = parts_of(target)
-    return f"{processor}-linux-android" if system == "android" else target
+    if system != "android":
+        return target
+    return "thumb-linux-androideabi" if processor == "arm" else f"{processor}-linux-android"
+
+
+@cache
+def zig_library() -> Path:
+    """Return the folder of zig's headers and sources."""
+    text = call([*zig(), "env"])
+    match = re.search(r'lib_dir"?\s*[:=]\s*"([^"]+)"', text)
+    if not match:
+        raise LiteError(f"`zig env` does not name its lib_dir: {text}")
+    return Path(match[1]).resolve()  # zig may name it relative to the working directory
 
 
 def flags_of(target: str, stem: str) -> list[str]:
@@ -155,8 +184,10 @@ def flags_of(target: str, stem: str) -> list[str]:
     processor, system = parts_of(target)
     flags = [flag for flag in COMMON if flag != "-O3"] + SMALL
     if system == "android":
-        flags += ["-nostdinc", "-isystem", str(RUNTIME / "bare"), "-fno-builtin-bcmp"]
-        flags += ["-fno-stack-protector"]
+        flags += bare_flags()
+        flags += ["-mcpu=generic+v7a+neon", "-mfloat-abi=softfp"] if processor == "arm" else []
+    if system == "ios":
+        flags += ["-isystem", str(zig_library() / "libc" / "include" / "any-darwin-any")]
     if system in ("windows", "wasi"):
         flags.remove("-fPIC")
     return [
@@ -164,6 +195,13 @@ def flags_of(target: str, stem: str) -> list[str]:
         "-fno-sanitize=undefined",
         *VECTORS.get(processor, {}).get(stem.removeprefix("vector_"), []),
     ]
+
+
+def bare_flags() -> list[str]:
+    """Return compiler flags of systems whose C library has no headers here."""
+    flags = ["-nostdinc", "-isystem", str(RUNTIME / "bare")]
+    flags += ["-isystem", str(zig_library() / "include")]
+    return [*flags, "-fno-builtin-bcmp", "-fno-stack-protector"]
 
 
 def kernel_flags(kinds: Sequence[str]) -> list[str]:
@@ -182,24 +220,76 @@ def is_needed(source: Path, kinds: Sequence[str]) -> bool:
     return not kinds_in_source & set(all_kinds()) or bool(kinds_in_source & set(kinds))
 
 
-def _compile(target: str, folder: Path, kinds: Sequence[str], level: str) -> list[Path]:
-    """Compile the source files; return the object files."""
-    processor, system = parts_of(target)
-    command = [*zig(), "cc", "-target", zig_target(target), *kernel_flags(kinds)]
+def compile_runtime(
+    target: str,
+    folder: Path,
+    kinds: Sequence[str],
+    level: str = "-O2",
+    extra: Sequence[Path] = (),
+) -> list[Path]:
+    """Compile the runtime for a target.
+
+    Args:
+      target: as for `build`.
+      folder: the folder for the object files, which is created.
+      kinds: the kinds of ops to compute.
+      level: optimization level.
+      extra: further C files, whose folders are searched for headers.
+    Returns: the object files.
+    """
+    processor, _ = parts_of(target)
+    command = [*zig(), "cc", "-target", zig_target(target), *kernel_flags(kinds), level]
+    for path in extra:
+        command += ["-I", str(path.parent)]
+    files = [path for path in sources(processor) if is_needed(path, kinds)]
+    return compile_files(
+        [*files, *extra], folder, lambda path: [*command, *flags_of(target, path.stem)]
+    )
+
+
+def compile_files(
+    files: Sequence[Path], folder: Path, command_of: Callable[[Path], list[str]]
+) -> list[Path]:
+    """Compile C files, whose objects do not depend on the folders of files and results.
+
+    Args:
+      files: C files.
+      folder: the folder for the object files, which is created.
+      command_of: function that returns the command to compile a file, without names of files.
+    Returns: the object files.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
 
     def compile_one(source: Path) -> Path:
         result = folder / f"{source.stem}.o"
-        flags = flags_of(target, source.stem)
-        call([*command, *flags, level, "-c", str(source), "-o", str(result)])
+        map_folder = f"-ffile-prefix-map={source.parent}=."
+        words = ["-I", str(RUNTIME), map_folder, "-c", str(source), "-o", str(result)]
+        call([*command_of(source), *words])
         return result
 
-    files = [
-        path
-        for path in sources(processor)
-        if is_needed(path, kinds) and (path.stem != "threads" or system != "android")
-    ]
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(compile_one, files))
+
+
+def compile_helpers(zig_target: str, cpu: str, folder: Path, flags: Sequence[str] = ()) -> Path:
+    """Compile the helper functions of zig's compiler, such as 64-bit division, to an object file.
+
+    Args:
+      zig_target, cpu: zig's names of the target and the processor.
+      folder: the folder for the object file.
+      flags: further flags.
+    """
+    result = folder / "compiler_rt.o"
+    command = [*zig(), "build-obj", str(zig_library() / "compiler_rt.zig")]
+    command += ["-target", zig_target, "-mcpu", cpu, "-O", "ReleaseSmall"]
+    call([*command, "-ffunction-sections", "-fstrip", *flags, f"-femit-bin={result}"])
+    return result
+
+
+def write_archive(path: Path, objects: Sequence[Path]) -> None:
+    """Write a static library."""
+    path.unlink(missing_ok=True)
+    call([*zig(), "ar", "rcsD", str(path), *map(str, objects)])
 
 
 def _link(target: str, objects: Sequence[Path], shared: Path) -> None:
@@ -236,19 +326,23 @@ def call(command: list[str]) -> str:
 # ------------------------------------------------------------------------------ Android
 
 
-def _check_android(objects: Sequence[Path], archive: Path) -> int:
+def check_android(objects: Sequence[Path], archive: Path) -> int:
     """Check the undefined symbols of an archive and return the size of its code and data.
 
     Raises: LiteError: it needs symbols that Android does not have.
     """
-    from weft_lite.elf import read_object
-
     result = [read_object(path.read_bytes()) for path in objects]
-    defined = {name for item in result for name in item.defined}
-    missing = {name for item in result for name in item.undefined} - defined - ANDROID
+    missing = undefined_symbols(result) - ANDROID
+    missing = {name for name in missing if not name.startswith(HELPERS)}
     if missing:
         raise LiteError(f"{archive} needs symbols that Android does not have: {sorted(missing)}")
     return sum(item.size for item in result)
+
+
+def undefined_symbols(objects: Sequence[Object]) -> set[str]:
+    """Return the symbols that some object files need together from others."""
+    defined = {name for item in objects for name in item.defined}
+    return {name for item in objects for name in item.undefined} - defined
 
 
 __all__ = ["BuildResult", "all_kinds", "build", "kinds_of", "parts_of", "zig"]

@@ -56,6 +56,14 @@ def verify_weights(interpreter: Interpreter) -> None:
     check(call(file.address, file.size, ctypes.byref(error)), error)
 
 
+def memory_bytes(interpreter: Interpreter) -> int:
+    """Return the bytes that an interpreter of the same file needs on this machine, without threads."""
+    error, file, size = Error(), interpreter._file, ctypes.c_size_t()
+    call = interpreter._library.wl_query
+    check(call(file.address, file.size, None, ctypes.byref(size), ctypes.byref(error)), error)
+    return size.value
+
+
 def ops_of(interpreter: Interpreter) -> list[Op]:
     """Return the ops of a graph and its subgraphs.
 

@@ -15,6 +15,16 @@ static uint64_t number(const uint8_t *p, int bytes) {
   return value;
 }
 
+#ifdef WL_SMALL_STACK
+uint32_t wl_crc32(const uint8_t *p, size_t n) {
+  uint32_t c = ~0u;
+  while (n--) {
+    c ^= *p++;
+    for (int k = 0; k < 8; k++) c = c & 1 ? 0xEDB88320u ^ c >> 1 : c >> 1;
+  }
+  return ~c;
+}
+#else
 static void crc_table(uint32_t table[4][256]) {
   for (uint32_t i = 0; i < 256; i++) {
     uint32_t c = i;
@@ -36,6 +46,7 @@ uint32_t wl_crc32(const uint8_t *p, size_t n) {
   while (n--) c = table[0][(c ^ *p++) & 255] ^ c >> 8;
   return ~c;
 }
+#endif
 
 static wl_status read_header(const uint8_t *file, size_t size, parts *found, wl_error *error) {
   if ((uintptr_t)file % WL_ALIGNMENT)

@@ -2,6 +2,13 @@
 #ifndef WEFT_LITE_VECTOR_H
 #define WEFT_LITE_VECTOR_H
 
+/* A folder of sources for build systems that pass no flags has this file, which chooses kernels. */
+#ifdef __has_include
+#if __has_include("weft_lite_config.h")
+#include "weft_lite_config.h"
+#endif
+#endif
+
 #include <stddef.h>
 #include <stdint.h>
 

@@ -28,4 +28,8 @@ double floor(double);
 double nearbyint(double);
 double sqrt(double);
 
+#ifdef WL_OWN_ROUNDING
+#include "rounding.h"
+#endif
+
 #endif

@@ -1,0 +1,1 @@
+"""Packages of the runtime for app platforms and microcontrollers."""
