@@ -107,6 +107,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "wl_scratch_needed": (c_size_t, [c_void_p]),
     "wl_arena_bytes": (c_size_t, [c_void_p]),
     "wl_kernel_name": (c_char_p, [c_uint32, c_void_p, c_void_p]),
+    "wl_format_version": (c_uint32, []),
     "wl_instruction_set": (c_char_p, []),
     "wl_use_instruction_set": (c_char_p, [c_void_p, c_uint32]),
     "wl_pool_create": (c_void_p, [ctypes.c_uint]),

@@ -57,7 +57,7 @@ def verify_weights(interpreter: Interpreter) -> None:
 
 
 def memory_bytes(interpreter: Interpreter) -> int:
-    """Return the bytes that an interpreter of the same file needs on this machine, without threads."""
+    """Return the bytes that an interpreter of the same file needs, without threads."""
     error, file, size = Error(), interpreter._file, ctypes.c_size_t()
     call = interpreter._library.wl_query
     check(call(file.address, file.size, None, ctypes.byref(size), ctypes.byref(error)), error)

@@ -23,13 +23,13 @@ version={version}
 author=The weft authors
 maintainer=The weft authors
 sentence=Runs a neural network converted by weft.
-paragraph=Contains the model, and the kernels of the runtime that the model needs. Nothing is allocated on the heap.
+paragraph=Contains a model and the kernels that it needs. Nothing is allocated on the heap.
 category=Data Processing
 url=https://pypi.org/project/weftml-lite/
 architectures=esp32,mbed,mbed_giga,mbed_nano,mbed_portenta,renesas_uno,rp2040,samd,stm32
 includes=WeftLite.h
 """
-_CONFIG: Final = """/* The kernels of the model, and compiler settings that the Arduino IDE does not pass. */
+_CONFIG: Final = """/* The kernels of the model, and settings that the Arduino IDE does not pass. */
 #ifndef WEFT_LITE_CONFIG_H
 #define WEFT_LITE_CONFIG_H
 
@@ -40,6 +40,7 @@ _CONFIG: Final = """/* The kernels of the model, and compiler settings that the 
 #endif
 
 #define WL_SMALL_STACK 1
+#define WL_PORTABLE_ONLY 1 /* without the files of other instruction sets */
 #define WL_KERNELS(OP) {table}
 {selected}
 
@@ -88,7 +89,7 @@ def build(out: Path, models: Sequence[Path]) -> targets.BuildResult:
 def _runtime_files(kinds: Sequence[str]) -> list[Path]:
     """Return the sources and headers of the kernels, without those of other processors."""
     files = [path for path in sources("arm") if targets.is_needed(path, kinds)]
-    headers = [*RUNTIME.glob("*.h"), *RUNTIME.glob("vector*.inc")]
+    headers = [*RUNTIME.glob("*.h"), *RUNTIME.glob("*.inc")]
     return sorted(path for path in [*files, *headers] if path.name not in _EXCLUDED)
 
 

@@ -47,13 +47,16 @@ _TYPES: Final[dict[Any, _Type]] = {
     ctypes.c_char: _Type("Char", "int"),
     ctypes.c_uint8: _Type("Uint8", "int"),
     ctypes.c_int32: _Type("Int32", "int"),
-    ctypes.c_uint64: _Type("Uint64", "int"),
     ctypes.c_size_t: _Type("Size", "int"),
     ctypes.c_void_p: _Type("Pointer<Void>", "Pointer<Void>"),
     ctypes.c_char_p: _Type("Pointer<Char>", "Pointer<Char>"),
     ctypes.POINTER(ctypes.c_float): _Type("Pointer<Float>", "Pointer<Float>"),
     ctypes.POINTER(ctypes.c_int32): _Type("Pointer<Int32>", "Pointer<Int32>"),
 }
+_UINT64: Final = _Type("Uint64", "int")
+_WIDE_FIELDS: Final = frozenset({"work_limit"})
+"""Fields of 64 bits on all machines; on some, ctypes has one type for these and `size_t`."""
+
 STRUCTURES: Final = {
     "WlError": library.Error,
     "WlConfig": library.Config,
@@ -119,7 +122,7 @@ def _field(name: str, kind: Any) -> list[str]:
     if issubclass(kind, ctypes.Array):
         element = _type_of(kind._type_).native
         return [f"  @Array({kind._length_})", f"  external Array<{element}> {_camel(name)};"]
-    found = _type_of(kind)
+    found = _UINT64 if name in _WIDE_FIELDS else _type_of(kind)
     note = [] if found.native.startswith("Pointer") else [f"  @{found.native}()"]
     return [*note, f"  external {found.dart} {_camel(name)};"]
 

@@ -18,7 +18,7 @@ extern "C" {{
 #endif
 
 #define WEFT_MODEL_BYTES {size}
-#define WEFT_MODEL_MEMORY {memory} /* as wl_query says on machines with pointers of 32 bits */
+#define WEFT_MODEL_MEMORY {memory} /* enough for wl_open where pointers have 32 bits */
 
 extern const unsigned char weft_model[WEFT_MODEL_BYTES];
 

@@ -17,7 +17,8 @@ static int has_dot(void) { return 1; } /* as all of Apple's since 2018 */
 static int has_dot(void) { return 0; }
 #endif
 
-#if defined(__x86_64__) && defined(__GNUC__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(WL_PORTABLE_ONLY)
+#define WL_ASKS_X86
 /* Asked of the processor itself: where __builtin_cpu_supports looks, not every compiler's library has put
  * something. A set needs its instructions and a system that keeps its registers. */
 enum { FMA = 1 << 12, SAVED = 1 << 27, AVX2 = 1 << 5, AVX512 = 1 << 16 | 1 << 17 | 1 << 30, VL = 31, VNNI = 1 << 11 };
@@ -61,13 +62,13 @@ static size_t x86_vectors(const wl_vector **found) {
 /* Those that this processor has, the best first. */
 static size_t vectors(const wl_vector **found) {
   size_t count = 0;
-#if defined(__x86_64__) && defined(__GNUC__)
+#ifdef WL_ASKS_X86
   count = x86_vectors(found);
 #endif
-#if defined(__aarch64__)
+#if defined(__aarch64__) && !defined(WL_PORTABLE_ONLY)
   if (has_dot()) found[count++] = &wl_vector_dot;
   found[count++] = &wl_vector_neon;
-#elif defined(__wasm_simd128__)
+#elif defined(__wasm_simd128__) && !defined(WL_PORTABLE_ONLY)
   found[count++] = &wl_vector_simd128;
 #else
   found[count++] = &wl_vector_base;

@@ -58,7 +58,7 @@ public final class Tensor {
   /** Copy values into a tensor of a type of one byte. */
   public void set(byte[] values) {
     ByteBuffer to = buffer();
-    if (to.remaining() != values.length) throw wrongSize(to.remaining(), values.length);
+    if (to.remaining() != values.length) throw wrongSize(to.remaining(), values.length, "bytes");
     to.put(values);
   }
 
@@ -87,11 +87,11 @@ public final class Tensor {
     if (type() != required)
       throw new LiteException(3, "tensor " + name + " has type " + type() + ", not " + required);
     if (result.remaining() != count * required.bytes())
-      throw wrongSize(result.remaining() / required.bytes(), count);
+      throw wrongSize(result.remaining() / required.bytes(), count, "elements");
     return result;
   }
 
-  private LiteException wrongSize(int wanted, int received) {
-    return new LiteException(3, "tensor " + name + " has " + wanted + " elements, got " + received);
+  private LiteException wrongSize(int wanted, int received, String unit) {
+    return new LiteException(3, "tensor " + name + " has " + wanted + " " + unit + ", got " + received);
   }
 }
