@@ -41,6 +41,23 @@ WebAssembly.instantiate(fs.readFileSync(process.argv[3]), wasi.getImportObject()
 """
 
 
+WORKER = """\
+import { Worker } from "node:worker_threads";
+const worker = new Worker("./wrapper.mjs", { argv: process.argv.slice(2) });
+worker.on("error", (error) => { throw error; });
+worker.on("exit", (code) => process.exit(code));
+"""
+PAGE = """\
+<script type="module">
+const bytes = async (name) => new Uint8Array(await (await fetch(name)).arrayBuffer());
+const worker = new Worker("worker.mjs", { type: "module" });
+worker.onmessage = ({ data }) => { document.title = [...data.scores].join(" "); };
+worker.postMessage({ runtime: await bytes("weft_lite.wasm"), model: await bytes("bright.weftlite"),
+                     values: { images: new Float32Array(64).fill(1.5) } });
+</script>
+"""
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle of files of every kernel in every type, and of products of bytes of odd sizes."""
@@ -173,26 +190,32 @@ def test_the_wrapper_in_javascript(folder: Path) -> None:
     shutil.copy(HERE / "wrapper.mjs", folder / "js")
     corpus = ROOT / "tests" / "lite" / "runtime" / "corpus" / "convnet.weftlite"
     subprocess.run(["node", "wrapper.mjs", corpus], cwd=folder / "js", check=True)
+    (folder / "js" / "start.mjs").write_text(WORKER)
+    subprocess.run(["node", "start.mjs", corpus], cwd=folder / "js", check=True)
 
 
-def test_the_page_about_browsers_in_a_browser(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["page", "worker"])
+def test_the_pages_about_browsers_in_a_browser(place: str, tmp_path: Path) -> None:
     with wf.Graph().as_default(), wf.Session() as session:
         images = wf.placeholder(wf.float32, [None, 8, 8, 1], name="images")
         filters = np.random.default_rng(0).normal(size=(64, 2)).astype("float32")
         scores = wf.nn.softmax(wf.matmul(wf.reshape(images, [-1, 64]), filters), name="scores")
-        converter = wf.lite.Converter.from_session(
-            session, [images], [scores], {"images": [4, 8, 8, 1]}
-        )
+        largest = {"images": [4 if place == "page" else 1, 8, 8, 1]}
+        converter = wf.lite.Converter.from_session(session, [images], [scores], largest)
         (tmp_path / "bright.weftlite").write_bytes(converter.convert())
     interpreter = Interpreter(tmp_path / "bright.weftlite")
     interpreter.resize_tensor_input(0, [1, 8, 8, 1])
     wanted = interpreter.get_signature_runner()(images=np.full([1, 8, 8, 1], 1.5, "float32"))
 
-    text = (ROOT / "docs" / "lite.md").read_text("utf-8")
+    name = "lite.md" if place == "page" else "lite-shipping.md"
+    text = (ROOT / "docs" / name).read_text("utf-8")
     (program,) = re.findall(r"^```js\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     targets.build("wasm32-wasi", tmp_path, targets.kinds_of([tmp_path / "bright.weftlite"]))
-    (tmp_path / "page.mjs").write_text(program + "document.title = [...scores].join(' ');\n")
-    (tmp_path / "page.html").write_text('<script type="module" src="page.mjs"></script>')
+    if place == "page":
+        program += "document.title = [...scores].join(' ');\n"
+    (tmp_path / f"{place}.mjs").write_text(program)
+    script = '<script type="module" src="page.mjs"></script>' if place == "page" else PAGE
+    (tmp_path / "page.html").write_text(script)
     with served(tmp_path) as address, chrome(tmp_path) as browser:
         from selenium.webdriver.support.wait import WebDriverWait
 
