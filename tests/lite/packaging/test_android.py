@@ -66,7 +66,7 @@ def test_a_library_with_small_pages_is_refused() -> None:
 def test_without_a_jdk_it_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(android.shutil, "which", lambda *names, **options: None)
+    monkeypatch.setattr(shutil, "which", lambda *names, **options: None)
     with pytest.raises(LiteError, match="needs javac: install a JDK, or set JAVA_HOME"):
         android.build(tmp_path, KINDS)
 

@@ -49,7 +49,7 @@ def test_the_package_has_libraries_for_each_system(tmp_path: Path) -> None:
     framework = package / "CWeftLite.xcframework"
     info = plistlib.loads((framework / "Info.plist").read_bytes())
     assert (info["CFBundlePackageType"], info["XCFrameworkFormatVersion"]) == ("XFWK", "1.0")
-    platforms = {}
+    platforms: dict[str, set[tuple[int, int, int]]] = {}
     for row in info["AvailableLibraries"]:
         folder = framework / row["LibraryIdentifier"]
         headers = folder / row["HeadersPath"] / "CWeftLite"

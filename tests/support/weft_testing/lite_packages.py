@@ -49,7 +49,7 @@ def result_of(model: Path, num_images: int, portable: bool = False) -> bytes:
             sets += 1
         use(interpreter._handle, sets - 1)
     runner = interpreter.get_signature_runner()
-    return runner(x=counted(num_images))["y"].tobytes()
+    return bytes(runner(x=counted(num_images))["y"].tobytes())
 
 
 def check_sbom(out: Path) -> dict[str, Any]:
