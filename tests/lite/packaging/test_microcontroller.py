@@ -7,10 +7,12 @@ import struct
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 from weft_testing.lite_packages import check_sbom, result_of, small_model
 from weft_testing.workspace import ROOT
 
+import weft as wf
 from weft_lite import compiling, targets
 from weft_lite.commands import main
 from weft_lite.elf import read_object
@@ -166,3 +168,22 @@ def test_a_microcontroller_computes_the_same_bits(
     check_sbom(out)
     flags = struct.unpack_from("<I", (out / "program").read_bytes(), 36)[0]
     assert flags & 0x400  # the hard-float ABI
+
+
+@pytest.mark.long
+def test_functions_of_the_math_library_are_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ziglang")
+    with wf.Graph().as_default(), wf.Session() as session:
+        x = wf.placeholder(wf.float32, [1, 4], name="x")
+        y = wf.math.log(x, name="y")
+        content = wf.lite.Converter.from_session(session, [x], [y]).convert(
+            samples={"x": np.ones([1, 4], "float32")}
+        )
+    (tmp_path / "model.weftlite").write_bytes(content)
+    words = ["--cpu", "cortex-m4", "--models", str(tmp_path / "model.weftlite")]
+    out = ["-o", str(tmp_path / "out")]
+    assert main(["build", "--target", "arm-none-eabi", *words, *out]) == 0
+    printed = dict(line.split("\t") for line in capsys.readouterr().out.splitlines())
+    assert printed["math functions to link"] == "logf"

@@ -187,10 +187,11 @@ def _measure(
     helpers = targets.compile_helpers(_ZIG_TARGET, CPUS[cpu], folder)
     linked = folder / "program"
     link = [*targets.zig(), "ld.lld", "-m", "armelf", "--gc-sections", "-e", "main"]
-    link += ["--unresolved-symbols=ignore-all", "-o", str(linked)]
-    targets.call([*link, *map(str, [*own, *objects, helpers])])
+    link += ["--unresolved-symbols=ignore-all", "-o", str(linked), *map(str, [*own, *objects])]
+    targets.call(link)  # without zig's helpers, which include mathematics
+    undefined = _check(read_object(linked.read_bytes()).undefined)
+    targets.call([*link, str(helpers)])
     image = read_object(linked.read_bytes())
-    undefined = _check(image.undefined)
     return Footprint(image.size - model_bytes, model_bytes, image.writable, undefined)
 
 
