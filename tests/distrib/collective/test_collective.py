@@ -148,7 +148,9 @@ def test_what_members_do_not_agree_on_is_named() -> None:
         lambda i: weft_distrib.all_reduce(1.0, 2, 1, 1, ("Add", "Max")[i]),
         r"instance 1 of group 1 is \['reduce', 'float32', 'Add', 'Id'\] on .*CPU:0 and .*'Max'",
     )
-    wrong(lambda i: weft_distrib.all_reduce(wf.zeros([2 + i]), 2, 1, 1), "sent . elements of float32")
+    wrong(
+        lambda i: weft_distrib.all_reduce(wf.zeros([2 + i]), 2, 1, 1), "sent . elements of float32"
+    )
     wrong(
         lambda i: weft_distrib.all_reduce(1.0, 2 + i, 1, 1),
         "all members must have the same group_size",
