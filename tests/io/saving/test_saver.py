@@ -689,3 +689,26 @@ def test_a_path_may_end_in_no_name(
         assert session.run(v) == 5.0
     assert [name for name in names(tmp_path / "kept") if "index" in name] == ["-8.index", ".index"]
     assert len([name for name in names(tmp_path / "kept") if ".data-" in name]) == 2
+
+
+def test_a_finalized_graph_is_serialized_once(tmp_path: Path) -> None:
+    class Counting(Saver):
+        num_exports = 0
+
+        def export_meta_graph(self, *args: Any, **kwargs: Any) -> proto.MetaGraphDef:
+            self.num_exports += 1
+            return super().export_meta_graph(*args, **kwargs)
+
+    with Graph().as_default() as graph, Session() as session:
+        v = Variable(1.0)
+        saver = Counting()
+        session.run(v.initializer)
+        for expected in (1, 2):  # nodes may be added between the saves
+            saver.save(session, str(tmp_path / "open"), expected)
+            assert saver.num_exports == expected
+        graph.finalize()
+        for step in (1, 2):
+            saver.save(session, str(tmp_path / "final"), step)
+        assert saver.num_exports == 3
+    contents = [(tmp_path / f"final-{step}.meta").read_bytes() for step in (1, 2)]
+    assert contents[0] == contents[1] == (tmp_path / "open-2.meta").read_bytes()

@@ -341,12 +341,14 @@ class Saver:
             strip_default_attrs,
         )
         if self._is_empty:
-            self._write_graph(save, self._graph_file(sess.graph, save))
+            self._write_graph(save, self._current_graph_file(sess.graph, save))
             return None
         if self._asynchronous:
             return self._start(sess, save)
         return self._carry_out(
-            save, lambda: self._run(sess, prefix), lambda: self._graph_file(sess.graph, save)
+            save,
+            lambda: self._run(sess, prefix),
+            lambda: self._current_graph_file(sess.graph, save),
         )
 
     def _prefix(self, sess: Any, save_path: str, global_step: Any) -> str:
@@ -468,6 +470,11 @@ class Saver:
                 "the checkpoint is complete, but writing %s failed: %s", save.graph_path, cause
             )
             return None
+
+    def _current_graph_file(self, graph: Any, save: _Save) -> Sequence[bytes] | None:
+        """Return the graph's file, cached if the graph is finalized and thus cannot change."""
+        make = self._cached_graph_file if graph.finalized else self._graph_file
+        return make(graph, save)
 
     def _cached_graph_file(self, graph: Any, save: _Save) -> Sequence[bytes] | None:
         """Return the graph's file, cached unless nodes were added since the last save."""
