@@ -25,6 +25,7 @@ import weft as wf
 
 HEIGHT, WIDTH = 32, 96
 BATCH = 32
+SHORT_BATCH = 16
 FONTS = (
     "DejaVuSans",
     "DejaVuSans-Bold",
@@ -36,6 +37,7 @@ FONTS = (
     "STIXGeneral",
 )
 NUM_QUESTIONS = 200
+SHORT_QUESTIONS = 100
 PACKAGE = "rapidocr-onnxruntime==1.4.4"
 """A package that ships a MobileNetV3, which tells whether a line of text is upside down."""
 PRETRAINED = "ch_ppocr_mobile_v2.0_cls_infer.onnx"
@@ -114,7 +116,7 @@ def pretrained(images: wf.Tensor, path: Path) -> wf.Tensor:
 
 
 class Inception(Journey):
-    """An Inception-style network with 11 modules, or a fine-tuned MobileNetV3."""
+    """An Inception-style network with 20 modules, or a fine-tuned MobileNetV3."""
 
     name = "inception"
     steps, short_steps = 600, 30
@@ -129,7 +131,7 @@ class Inception(Journey):
         if self.variant == "fine-tuned":
             x = pretrained(images, fetch_pretrained(self.directory))
         else:
-            x = features(images, training, (1,) if self.is_short else (3, 5, 3))
+            x = features(images, training, (1,) if self.is_short else (2, 7, 11))
         return wf.layers.dense(x, self.num_fonts, name="logits")
 
     @property
@@ -139,13 +141,14 @@ class Inception(Journey):
 
     @cached_property
     def _lines(self) -> tuple[np.ndarray, np.ndarray]:
-        return draw_lines(0, 400 if self.is_short else 8000, self.num_fonts)
+        return draw_lines(0, 300 if self.is_short else 8000, self.num_fonts)
 
     def training(self) -> Training:
         """Draw lines of text, and train with smoothed labels and averaged variables."""
         images, labels = self._lines
-        place = wf.placeholder(wf.float32, [BATCH, HEIGHT, WIDTH, 3], name="images")
-        targets = wf.placeholder(wf.int32, [BATCH], name="labels")
+        size = SHORT_BATCH if self.is_short else BATCH
+        place = wf.placeholder(wf.float32, [size, HEIGHT, WIDTH, 3], name="images")
+        targets = wf.placeholder(wf.int32, [size], name="labels")
         logits = self.logits(place, training=True)
         loss = wf.losses.softmax_cross_entropy(
             wf.one_hot(targets, self.num_fonts), logits, label_smoothing=0.05
@@ -177,7 +180,7 @@ class Inception(Journey):
         def feeds(_: Any) -> Any:
             rng = np.random.default_rng([self.seed, self.replicas.worker])
             while True:
-                rows = rng.integers(0, len(labels), BATCH)
+                rows = rng.integers(0, len(labels), size)
                 yield {place: images[rows], targets: labels[rows]}
 
         return Training(train, loss, feeds, hooks)
@@ -190,11 +193,11 @@ class Inception(Journey):
 
     def calibration(self) -> Sequence[Feeds]:
         """Return lines that are neither trained on nor scored."""
-        return [{"image": image[None]} for image in draw_lines(1, 40, self.num_fonts)[0]]
+        return [{"image": image[None]} for image in draw_lines(1, 30, self.num_fonts)[0]]
 
     @cached_property
     def _held_out(self) -> tuple[np.ndarray, np.ndarray]:
-        return draw_lines(2, NUM_QUESTIONS, self.num_fonts)
+        return draw_lines(2, SHORT_QUESTIONS if self.is_short else NUM_QUESTIONS, self.num_fonts)
 
     def questions(self) -> Sequence[Feeds]:
         """Return the held-out lines."""

@@ -20,15 +20,12 @@ def read_curve(directory: Path, tag: str = "loss") -> dict[int, float]:
 
 def draw_curve(points: dict[int, float], title: str, path: Path) -> None:
     """Draw the loss by step, on a logarithmic scale if it is positive."""
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(6, 4), layout="constrained")
+    figure = Figure(figsize=(6, 4))
+    axes = figure.add_axes((0.14, 0.13, 0.82, 0.78))  # a fixed place, which needs no layout pass
     axes.plot(list(points), list(points.values()), color="tab:blue")
     if min(points.values(), default=0.0) > 0.0:
         axes.set_yscale("log")
     axes.set(title=title, xlabel="step", ylabel="loss")
     figure.savefig(path, dpi=120)
-    pyplot.close(figure)

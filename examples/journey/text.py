@@ -5,6 +5,8 @@ from __future__ import annotations
 import pydoc_data.topics
 import re
 from collections import Counter
+from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -61,6 +63,7 @@ class Words(NamedTuple):
     held_out: np.ndarray
 
 
+@lru_cache(maxsize=1)
 def load_words(min_count: int = 5, size: int = 1_000_000) -> Words:
     """Return the words of the manual in lower case.
 
@@ -82,6 +85,36 @@ def _manual() -> str:
     topics = pydoc_data.topics.topics
     text = "\n".join(topics[name] for name in sorted(topics))
     return text.encode("ascii", "ignore").decode()
+
+
+def sample_text(
+    next_logits: Callable[[int], np.ndarray],
+    text: Text,
+    prompt: str,
+    count: int,
+    temperature: float = 0.7,
+    seed: int = 0,
+) -> str:
+    """Return the prompt and characters that a model continues it with.
+
+    Args:
+      next_logits: receives a character as a number and returns the logits of the next one,
+        (number of characters,); it keeps the state of the model.
+      text: the characters of the numbers.
+      prompt: at least one character of `text`.
+      count: number of characters to draw.
+      temperature: divides the logits; the lower, the more the probable characters are preferred.
+      seed: of the draws.
+    """
+    rng = np.random.default_rng(seed)
+    numbers = [text.characters.index(character) for character in prompt]
+    for token in numbers[:-1]:
+        next_logits(token)
+    for _ in range(count):
+        logits = next_logits(numbers[-1]).astype(np.float64) / temperature
+        shares = np.exp(logits - logits.max())
+        numbers.append(int(rng.choice(len(shares), p=shares / shares.sum())))
+    return "".join(text.characters[number] for number in numbers)
 
 
 def perplexity(logits: np.ndarray, targets: np.ndarray) -> float:

@@ -23,6 +23,9 @@ NUM_SAVES = 10
 NUM_POINTS = 100
 """Number of points of the training curve."""
 
+NUM_SHORT_POINTS = 20
+"""The same in the short form."""
+
 
 class _ProgressHook(wf.train.SessionRunHook):
     """Shows the global step and the loss."""
@@ -67,6 +70,7 @@ def train(
     config = wf.ConfigProto()
     config.experimental.deterministic = is_deterministic
     target = journey.replicas.target
+    num_points = NUM_SHORT_POINTS if journey.is_short else NUM_POINTS
     directory = str(journey.directory.resolve())  # the tasks of a cluster write checkpoints here
     with wf.Graph().as_default() as nodes, journey.replicas.on_worker(0), ExitStack() as stack:
         wf.set_random_seed(journey.seed)
@@ -94,7 +98,7 @@ def train(
                 checkpoint_dir=directory,
                 scaffold=wf.train.Scaffold(saver=wf.train.Saver(resumable=True, max_to_keep=2)),
                 save_checkpoint_steps=max(1, journey.num_steps // NUM_SAVES),
-                save_summaries_steps=max(1, journey.num_steps // NUM_POINTS),
+                save_summaries_steps=max(1, journey.num_steps // num_points),
                 log_step_count_steps=None,
                 config=config,
                 hooks=hooks,

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from journey import Answers, Feeds, Journey, Serving, Training, main
-from journey.text import Text, load_text, perplexity
+from journey.text import Text, load_text, perplexity, sample_text
 
 import weft as wf
 
@@ -23,6 +23,9 @@ NUM_STEPS = 32
 WIDTH = 128
 NUM_LAYERS = 2
 NUM_QUESTIONS = 500
+PROMPT = "The "
+NUM_SAMPLED = 200
+"""Characters of the sampled text."""
 
 
 def network(tokens: wf.Tensor, state: Any, num_characters: int) -> tuple[wf.Tensor, Any]:
@@ -108,6 +111,18 @@ class Language(Journey):
         inputs = [token, *(tensor for pair in state for tensor in pair)]
         fed_back = {tensor.op.name: f"{tensor.op.name}_out" for tensor in inputs[1:]}
         return Serving(inputs, outputs, state=fed_back)
+
+    def report(self, serving: Serving, session: wf.Session) -> str:
+        """Return a text that continues the prompt."""
+        token, *carried = serving.inputs
+        state = {tensor: np.zeros([1, WIDTH], np.float32) for tensor in carried}
+
+        def next_logits(number: int) -> np.ndarray:
+            values = session.run(dict(serving.outputs), {token: [[number]], **state})
+            state.update((tensor, values[serving.state[tensor.op.name]]) for tensor in carried)
+            return values["scores"][0, 0]
+
+        return f"a sample:\n{sample_text(next_logits, self.text, PROMPT, NUM_SAMPLED)}"
 
     def calibration(self) -> Sequence[Feeds]:
         """Return the beginning of the training text."""

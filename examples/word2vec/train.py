@@ -24,6 +24,8 @@ WINDOW = 3
 NUM_SAMPLED = 64
 SUBSAMPLING = 2e-3
 """Words that are more frequent than this are skipped at random (Mikolov et al. 2013)."""
+SHUFFLE = 4096
+"""Pairs of the shuffle buffer, which is a part of each checkpoint; all pairs are permuted once."""
 NUM_QUESTIONS = 1000
 PROBES = ("string", "list", "integer", "exception", "import", "class")
 """Words whose neighbours are printed."""
@@ -79,7 +81,8 @@ class Word2Vec(Journey):
     def training(self) -> Training:
         """Read shuffled pairs; the negative samples of a step are those of all replicas."""
         pairs, num_words = draw_pairs(self.words.training, self.seed), len(self.words.words)
-        dataset = wf.data.Dataset.from_tensor_slices(pairs).shuffle(len(pairs), seed=self.seed)
+        pairs = np.random.default_rng(self.seed).permutation(pairs)
+        dataset = wf.data.Dataset.from_tensor_slices(pairs).shuffle(SHUFFLE, seed=self.seed)
         batch = dataset.repeat().batch(BATCH, drop_remainder=True).prefetch(2)
         batch = batch.make_one_shot_iterator().get_next()
         labels = wf.cast(batch[:, 1:], wf.int64)

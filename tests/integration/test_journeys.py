@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import signal
 import subprocess
 import sys
@@ -90,6 +91,9 @@ def test_a_short_journey_reaches_its_goal_in_all_forms(name: str, tmp_path: Path
     assert wf.trace.load(tmp_path / "run.weft-trace").steps
     if name == "word2vec":
         check_projector(tmp_path)
+    if name == "language":
+        _, sample = output.split("a sample:\nThe ")
+        assert len(sample) > 200
 
 
 def check_projector(directory: Path) -> None:
@@ -121,6 +125,19 @@ def test_a_cluster_has_the_losses_of_one_machine(name: str, tmp_path: Path) -> N
 
 
 @pytest.mark.long
+def test_the_training_graph_of_inception_has_36000_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(EXAMPLES)
+    inception = runpy.run_path(str(EXAMPLES / "inception" / "train.py"))["Inception"]
+    journey = inception(tmp_path, 0, is_short=False)
+    journey.__dict__["_lines"] = None, None  # the images, which need half a minute to draw
+    with wf.Graph().as_default() as graph:
+        journey.training()
+    assert len(graph.get_operations()) >= 36_000
+
+
+@pytest.mark.long
 def test_a_step_of_inception_needs_two_of_three_workers(tmp_path: Path) -> None:
     program = start("inception", tmp_path, "--no-deploy", "--steps", "12", "--cluster")
     output, _ = program.communicate(timeout=240)
@@ -129,7 +146,7 @@ def test_a_step_of_inception_needs_two_of_three_workers(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["images", "segmentation", "transformer"])
+@pytest.mark.parametrize("name", ["images", "inception", "segmentation", "transformer", "word2vec"])
 def test_a_killed_training_ends_with_the_same_bits(name: str, tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     start(name, whole, "--deterministic").communicate(timeout=240)
