@@ -43,6 +43,7 @@ ALLOWED = {
     "lite/src/weft_lite/convert/backends.py": "ops that pass errors of operands on unchanged",
     "lite/src/weft_lite/convert/shapes.py": "what a TensorArray is written by tells its shapes",
     "graph/src/weft_graph/passes/partitioned_lookups.py": "ops of partitioned lookups",
+    "graph/src/weft_graph/passes/mixed_precision.py": "TensorFlow's lists of ops for 16 bits",
     "graph/src/weft_graph/passes/inference.py": "ops that dropout and moving averages are made of",
     "io/src/weft_io/onnx/older_forms.py": "ONNX's ops as its older versions have them",
     "io/src/weft_io/onnx/symbolic_integers.py": "ONNX's ops by which sizes are computed from "

@@ -6,8 +6,9 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from weft_exec.settings import settings
+from weft_exec.settings import MIXED_PRECISION, settings
 from weft_tensor import errors
+from weft_tensor.dtypes import DType
 
 _EXECUTORS = ("", "DEFAULT", "READY_QUEUE", "SINGLE_THREADED_EXECUTOR")
 
@@ -76,6 +77,7 @@ class SessionConfig:
       timeout_ms: timeout of every Run; 0 for none.
       deterministic: use one fixed order of kernels and one BLAS thread.
       optimize: run the graph passes.
+      mixed_precision: the type of products, with casts from and to float32; None for float32.
       memory_optimization: a name of `RewriterConfig.MemOptType` that selects the memory
         optimizations.
       gradient_scope: the name scope by which gradient nodes are recognized.
@@ -110,6 +112,7 @@ class SessionConfig:
         "measure_after",
         "measure_every",
         "memory_optimization",
+        "mixed_precision",
         "optimize",
         "proto",
         "timeout_ms",
@@ -135,6 +138,7 @@ class SessionConfig:
         gradient_scope: str = "",
         jit: bool | None = None,
         jit_check: bool = False,
+        mixed_precision: DType | None = None,
     ) -> None:
         if executor_type not in _EXECUTORS:
             raise errors.InvalidArgumentError(
@@ -173,6 +177,7 @@ class SessionConfig:
         self.executor_type = "" if executor_type == "DEFAULT" else executor_type
         self.jit = jit
         self.jit_check = jit_check
+        self.mixed_precision = mixed_precision
         self.proto: Any = None
         self.trace = TraceOptions()
 
@@ -183,14 +188,17 @@ class SessionConfig:
         Raises: InvalidTypeError: not a ConfigProto.
         """
         if proto is None:
-            return SessionConfig(
+            session_config = SessionConfig(
                 settings.inter_op_threads,
                 settings.intra_op_threads,
                 allow_soft_placement=settings.soft_placement,
                 log_device_placement=settings.log_device_placement,
                 optimize=_optimized(),
                 jit=settings.jit,
+                mixed_precision=_mixed_precision(),
             )
+            session_config.proto = _with_mixed_precision(None)
+            return session_config
         if isinstance(proto, SessionConfig):
             return proto
         if getattr(getattr(proto, "DESCRIPTOR", None), "name", "") != "ConfigProto":
@@ -215,14 +223,40 @@ class SessionConfig:
             rewrites.memory_optimizer_target_node_name_scope,
             _jit(proto.graph_options.optimizer_options),
             proto.experimental.jit_check,
+            _mixed_precision(rewrites),
         )
-        session_config.proto = proto
+        session_config.proto = _with_mixed_precision(proto)
         session_config.trace = TraceOptions.of_config(proto)
         return session_config
 
 
 def _optimized() -> bool:
     return not settings.optimizer.get("disable_meta_optimizer", False)
+
+
+def _mixed_precision(rewrites: Any = None) -> DType | None:
+    """Return the short type that a `RewriterConfig` or else the settings request."""
+    for option, dtype in MIXED_PRECISION.items():
+        toggle = getattr(rewrites, option, 0)  # 0: as in the settings
+        if toggle == 1 or (toggle == 0 and settings.optimizer.get(option, False)):
+            return dtype
+    return None
+
+
+def _with_mixed_precision(proto: Any) -> Any:
+    """Return a ConfigProto, or None, with the requests of the settings, for other processes."""
+    requested = [option for option in MIXED_PRECISION if settings.optimizer.get(option, False)]
+    if not requested:
+        return proto
+    from weft_graph.proto import ConfigProto
+
+    result = ConfigProto()
+    if proto is not None:
+        result.CopyFrom(proto)
+    rewrites = result.graph_options.rewrite_options
+    for option in requested:
+        setattr(rewrites, option, getattr(rewrites, option) or 1)
+    return result
 
 
 def _jit(options: Any) -> bool | None:

@@ -11,7 +11,7 @@ __all__ = [
 import os
 from typing import Any
 
-from weft_tensor import errors
+from weft_tensor import dtypes, errors
 from weft_tensor.arguments import INT32_MAX, check_integer
 
 
@@ -181,22 +181,24 @@ def set_experimental_options(options: dict[str, Any]) -> None:
 
     Args:
       options: by name, as in TensorFlow. "disable_meta_optimizer" turns off all passes that make
-        steps faster. Weft's passes run together, so options for a single pass, such as
+        steps faster. "auto_mixed_precision" computes products in float16, and
+        "auto_mixed_precision_mkl" or "auto_mixed_precision_onednn_bfloat16" in bfloat16.
+        Weft's other passes run together, so options for a single pass, such as
         "constant_folding", are stored without effect.
-    Raises: InvalidArgumentError: an option is unknown, or requests a pass that changes results
-    ("debug_stripper", "auto_mixed_precision"), which weft does not support.
+    Raises: InvalidArgumentError: an option is unknown, or requests "debug_stripper", which weft
+    does not support.
 
     Examples:
       >>> wf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
       >>> wf.config.optimizer.set_experimental_options({})
     """
-    unknown = sorted(options.keys() - _PASSES - _CHANGING - {"disable_meta_optimizer"})
+    known = _PASSES | MIXED_PRECISION.keys() | {"debug_stripper", "disable_meta_optimizer"}
+    unknown = sorted(options.keys() - known)
     if unknown:
         raise errors.InvalidArgumentError(f"unknown option {', '.join(unknown)}")
-    changing = sorted(name for name in options.keys() & _CHANGING if options[name])
-    if changing:
+    if options.get("debug_stripper"):
         raise errors.InvalidArgumentError(
-            f"{', '.join(changing)}: optimizations that change results are not supported"
+            "debug_stripper: optimizations that remove checks are not supported"
         )
     settings.optimizer = dict(options)
 
@@ -221,7 +223,13 @@ _PASSES = {
 
 They are accepted, because results do not depend on them.
 """
-_CHANGING = {"auto_mixed_precision", "auto_mixed_precision_mkl", "debug_stripper"}
+
+MIXED_PRECISION = {
+    "auto_mixed_precision": dtypes.float16,
+    "auto_mixed_precision_mkl": dtypes.bfloat16,
+    "auto_mixed_precision_onednn_bfloat16": dtypes.bfloat16,
+}
+"""The types of products by TensorFlow's options for mixed precision."""
 
 
 def set_jit(enabled: bool | str | None) -> None:

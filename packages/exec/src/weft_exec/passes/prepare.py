@@ -16,6 +16,7 @@ from weft_graph.ir.step_graph import StepGraph
 from weft_graph.passes import batch_equal, eliminate_common_subexpressions, prune, simplify
 from weft_graph.passes.inline import inline_calls
 from weft_graph.passes.routed_references import read_routed
+from weft_tensor.dtypes import DType
 
 Watch = Callable[[str, StepGraph], None]
 """Callback that receives the graph after each stage."""
@@ -34,6 +35,7 @@ def prepare(
     may_wait: Callable[[Node], bool] | None = None,
     note: Callable[[Iterable[Node]], None] = _ignore,
     watch: Watch = _ignore,
+    mixed_precision: DType | None = None,
 ) -> StepGraph:
     """Return the graph of a step after pruning, inlining and optimization.
 
@@ -47,6 +49,7 @@ def prepare(
       note: receives the nodes of a step in which calls were inlined, because the session's graph
         does not have them.
       watch: called with the graph after each stage.
+      mixed_precision: the type of products of float32 values; None to leave them as they are.
     Raises: OpError: the graph cannot be run with these feeds, or a call does not match its
     function.
     """
@@ -63,6 +66,12 @@ def prepare(
         check_numerics(step)
         note(step.graph.nodes)
         watch("checked", step)
+    if mixed_precision is not None:
+        from weft_graph.passes.mixed_precision import use_short_type
+
+        use_short_type(step, mixed_precision)
+        note(step.graph.nodes)
+        watch("in mixed precision", step)
     if host.config.optimize:
         batch_equal(step)
         simplify(step)

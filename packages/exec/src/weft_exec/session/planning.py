@@ -203,6 +203,7 @@ class PartPlanner:
             may_wait=self._placer.may_wait,
             note=self._placer.note,
             watch=watch,
+            mixed_precision=self._config.mixed_precision,
         )
         if self._gates and read_last(step):
             watch("fetched references last", step)
