@@ -35,7 +35,7 @@ ABSENT = {  # the first pattern that fits a name tells why it is absent
     "config.experimental_connect_to_*": "eager only",
     "config.experimental.ClusterDeviceFilters": "eager only",
     "train.*Shard*": "of TensorFlow 2's checkpoints",
-    "train.experimental.*": "of TensorFlow 2's checkpoints, or of mixed precision",
+    "train.experimental.*": "of TensorFlow 2's checkpoints",
     "train.sdca*": "helpers of TensorFlow's own Estimator",
     "train.do_quantize*": "of TensorFlow's own quantizer",
     "GradientTape": "eager only",
