@@ -1,7 +1,8 @@
 """Train a small GPT on English text in mixed precision, and decode on a device with a cache.
 
-The text is the manual that ships with Python. Activations are bfloat16 in the training, variables
-float32. The served graph computes one token from cached keys and values of the preceding ones.
+The text is the manual that ships with Python. Products are bfloat16 in the training (float16 with a
+GPU), variables float32. The served graph computes one token from cached keys and values of the
+preceding ones.
 """
 
 from __future__ import annotations
@@ -24,31 +25,18 @@ HEADS = 4
 NUM_LAYERS = 2
 
 
-def float32_variables(
-    getter: Any, name: str, *args: Any, dtype: Any = None, trainable: bool = True, **kwargs: Any
-) -> Any:
-    """Store variables in float32, and return them in the requested type."""
-    is_short = trainable and dtype == wf.bfloat16
-    variable = getter(
-        name, *args, dtype=wf.float32 if is_short else dtype, trainable=trainable, **kwargs
-    )
-    return wf.cast(variable, dtype) if is_short else variable
-
-
 def normalize(x: wf.Tensor, name: str) -> wf.Tensor:
-    """Normalize the last axis, in float32."""
+    """Normalize the last axis."""
     with wf.variable_scope(name):
         scale = wf.get_variable("scale", [DEPTH], initializer=wf.ones_initializer())
         shift = wf.get_variable("shift", [DEPTH], initializer=wf.zeros_initializer())
-        wide = wf.cast(x, wf.float32)
-        mean, variance = wf.nn.moments(wide, [-1], keep_dims=True)
-        return wf.cast((wide - mean) * wf.rsqrt(variance + 1e-5) * scale + shift, x.dtype)
+        mean, variance = wf.nn.moments(x, [-1], keep_dims=True)
+        return (x - mean) * wf.rsqrt(variance + 1e-5) * scale + shift
 
 
 def gelu(x: wf.Tensor) -> wf.Tensor:
     """Apply the Gaussian error linear unit."""
-    half, one, scale = (wf.cast(number, x.dtype) for number in (0.5, 1.0, 0.5**0.5))
-    return half * x * (one + wf.erf(x * scale))
+    return 0.5 * x * (1.0 + wf.erf(x * 0.5**0.5))
 
 
 def split_heads(x: wf.Tensor) -> wf.Tensor:
@@ -85,19 +73,18 @@ def block(x: wf.Tensor, mask: wf.Tensor, name: str, cache: Cache | None = None) 
         )
         if cache is not None:
             key, value = cache.extend(key, f"{name}_key"), cache.extend(value, f"{name}_value")
-        scores = wf.cast(wf.matmul(query, key, transpose_b=True), wf.float32)
-        weights = wf.nn.softmax(scores * (DEPTH // HEADS) ** -0.5 + mask)
-        mixed = wf.transpose(wf.matmul(wf.cast(weights, x.dtype), value), [0, 2, 1, 3])
+        scores = wf.matmul(query, key, transpose_b=True) * (DEPTH // HEADS) ** -0.5
+        mixed = wf.transpose(wf.matmul(wf.nn.softmax(scores + mask), value), [0, 2, 1, 3])
         mixed = wf.reshape(mixed, [wf.shape(mixed)[0], -1, DEPTH])
         x += wf.layers.dense(mixed, DEPTH, name="out")
         hidden = wf.layers.dense(normalize(x, "norm2"), 4 * DEPTH, activation=gelu, name="up")
         return x + wf.layers.dense(hidden, DEPTH, name="down")
 
 
-def embed(tokens: wf.Tensor, positions: Any, num_characters: int, dtype: wf.DType) -> wf.Tensor:
+def embed(tokens: wf.Tensor, positions: Any, num_characters: int) -> wf.Tensor:
     """Return the sum of the embeddings of tokens and of positions."""
-    token_table = wf.get_variable("tokens", [num_characters, DEPTH], dtype)
-    position_table = wf.get_variable("positions", [LENGTH, DEPTH], dtype)
+    token_table = wf.get_variable("tokens", [num_characters, DEPTH])
+    position_table = wf.get_variable("positions", [LENGTH, DEPTH])
     return wf.gather(token_table, tokens) + wf.gather(position_table, positions)
 
 
@@ -128,29 +115,30 @@ class Transformer(Journey):
         num_characters = self.text.num_characters
 
         def replica(tokens: wf.Tensor) -> list[wf.Tensor]:
-            with wf.variable_scope(wf.get_variable_scope(), custom_getter=float32_variables):
-                x = embed(tokens[:, :-1], wf.range(LENGTH), num_characters, wf.bfloat16)
-                for i in range(NUM_LAYERS):
-                    x = block(x, mask, f"block{i}")
-                logits = wf.layers.dense(normalize(x, "norm"), num_characters, name="logits")
-            logits = wf.cast(logits, wf.float32)
+            x = embed(tokens[:, :-1], wf.range(LENGTH), num_characters)
+            for i in range(NUM_LAYERS):
+                x = block(x, mask, f"block{i}")
+            logits = wf.layers.dense(normalize(x, "norm"), num_characters, name="logits")
             return [wf.losses.sparse_softmax_cross_entropy(tokens[:, 1:], logits)]
 
         (loss,) = self.replicas.apply(replica, tokens)
         step = wf.train.get_or_create_global_step()
         rate = wf.train.cosine_decay(3e-3, step, self.num_steps)
-        train = wf.train.AdamOptimizer(rate).minimize(
-            loss, global_step=step, colocate_gradients_with_ops=True
+        optimizer = wf.train.experimental.enable_mixed_precision_graph_rewrite(
+            wf.train.AdamOptimizer(rate),
+            128.0,  # a fixed scale, which needs no branch in the step
         )
+        train = optimizer.minimize(loss, global_step=step, colocate_gradients_with_ops=True)
         return Training(train, loss)
 
     def serving(self) -> Serving:
-        """Return the logits of the next character; the cache goes in and out."""
+        """Return the logits of the next character, in float32; the cache goes in and out."""
+        wf.train.experimental.disable_mixed_precision_graph_rewrite()
         token = wf.placeholder(wf.int32, [1, 1], name="token")
         position = wf.placeholder(wf.int32, [1], name="position")
         cache = Cache(position)
         mask = wf.cast(wf.range(LENGTH) > position, wf.float32) * -1e9
-        x = embed(token, position, self.text.num_characters, wf.float32)
+        x = embed(token, position, self.text.num_characters)
         for i in range(NUM_LAYERS):
             x = block(x, mask, f"block{i}", cache)
         logits = wf.layers.dense(normalize(x, "norm"), self.text.num_characters, name="logits")
