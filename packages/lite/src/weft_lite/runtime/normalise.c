@@ -25,14 +25,18 @@ static wl_status shape(wl_interpreter *r, wl_op *op) {
   return wl_set_shape_of(r, wl_out(r, op, 0), x);
 }
 
-typedef struct rows {
+typedef struct rows rows;
+typedef void (*row_function)(const rows *, const float *x, float *out);
+
+struct rows {
   wl_interpreter *r;
   const wl_op *op;
+  row_function row;
   const wl_tensor *x, *scale, *offset;
   wl_tensor *out;
   size_t depth;
   float beta, epsilon;
-} rows;
+};
 
 static void softmax(const rows *p, const float *x, float *out) {
   const wl_vector *v = p->r->vector;
@@ -87,15 +91,6 @@ static void l2_normalise(const rows *p, const float *x, float *out) {
   for (size_t i = 0; i < p->depth; i++) out[i] = x[i] * factor;
 }
 
-static void one_row(const rows *p, const float *x, float *out) {
-  switch (p->op->kind) {
-    case WL_OP_Softmax: softmax(p, x, out); return;
-    case WL_OP_LogSoftmax: log_softmax(p, x, out); return;
-    case WL_OP_LayerNorm: layer_norm(p, x, out); return;
-    default: l2_normalise(p, x, out);
-  }
-}
-
 static int32_t zero_point(const wl_tensor *t) { return t->zero_point_count ? t->zero_points[0] : 0; }
 
 static void quantised_row(const rows *p, unsigned task, size_t row) {
@@ -109,7 +104,7 @@ static void quantised_row(const rows *p, unsigned task, size_t row) {
   else
     for (size_t i = 0; i < p->depth; i++)
       real[i] = ((float)(bytes ? x[i] : ((const int16_t *)(const void *)x)[i]) - zero) * scale;
-  one_row(p, real, real);
+  p->row(p, real, real);
   if (s8) {
     p->r->vector->quantise8(p->depth, real, p->out->scales[0], zero_point(p->out), (int8_t *)out);
     return;
@@ -129,13 +124,13 @@ static void piece(void *argument, unsigned task, size_t begin, size_t end) {
     if (p->x->dtype != WL_TYPE_FLOAT32)
       quantised_row(p, task, row);
     else
-      one_row(p, (const float *)(const void *)p->x->data + row * p->depth,
-              (float *)(void *)p->out->data + row * p->depth);
+      p->row(p, (const float *)(const void *)p->x->data + row * p->depth,
+             (float *)(void *)p->out->data + row * p->depth);
   }
 }
 
-static wl_status compute(wl_interpreter *r, wl_op *op) {
-  rows p = {.r = r, .op = op, .x = wl_in(r, op, 0), .scale = wl_in(r, op, 1),
+static wl_status compute(wl_interpreter *r, wl_op *op, row_function row) {
+  rows p = {.r = r, .op = op, .row = row, .x = wl_in(r, op, 0), .scale = wl_in(r, op, 1),
             .offset = wl_in(r, op, 2), .out = wl_out(r, op, 0)};
   p.depth = (size_t)p.x->dims[p.x->rank - 1];
   p.beta = wl_float(r, op, WL_AXIS_BETA);
@@ -145,10 +140,12 @@ static wl_status compute(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
-#define KERNEL(kind, types, most)                                                                      \
-  const wl_kernel wl_op_##kind = {#kind, check, shape, compute, types, 1, most, 1,                     \
+/* Each with its own function, so that builds for a model need no other functions of the math library. */
+#define KERNEL(kind, row, types, most)                                                                 \
+  static wl_status compute_##row(wl_interpreter *r, wl_op *op) { return compute(r, op, row); }         \
+  const wl_kernel wl_op_##kind = {#kind, check, shape, compute_##row, types, 1, most, 1,               \
                                   1 + WL_TABLE_AXIS_OPTIONS, 0};
-KERNEL(Softmax, WL_FLOATS | WL_QUANTISED, 1)
-KERNEL(LogSoftmax, WL_FLOATS | WL_QUANTISED, 1)
-KERNEL(LayerNorm, WL_FLOATS, 3)
-KERNEL(L2Normalize, WL_FLOATS, 1)
+KERNEL(Softmax, softmax, WL_FLOATS | WL_QUANTISED, 1)
+KERNEL(LogSoftmax, log_softmax, WL_FLOATS | WL_QUANTISED, 1)
+KERNEL(LayerNorm, layer_norm, WL_FLOATS, 3)
+KERNEL(L2Normalize, l2_normalise, WL_FLOATS, 1)
