@@ -337,7 +337,7 @@ def test_shapes_with_symbols() -> None:
         ([((2, 3), "N")], "rank 0 or 1"),
         ([((3,), "*NQ")], "rank at least 2"),
         ([((3,), 3)], "must be a list of sizes"),
-        ([((3, 3), ("N", ...))], "only for the first axes"),
+        ([((3, 3), ("N", ...))], "only for the leading axes"),
     ],
 )
 @pytest.mark.parametrize("late", [False, True])
