@@ -17,11 +17,16 @@ import weft as wf
 from weft_distrib.client import target as target_module
 from weft_distrib.client.recording import record_trace
 from weft_distrib.commands.record import add
-from weft_distrib.master.recording import Clock, TaskRecords, repair_clocks
+from weft_distrib.master.recording import (
+    Clock,
+    TaskRecords,
+    _drop_unrecorded_steps,
+    repair_clocks,
+)
 from weft_distrib.worker.tracing import Transfer
 from weft_exec.tracing.remote_tasks import WholeStep, clock_offset, matching_steps
 from weft_tensor import errors
-from weft_trace import Kind
+from weft_trace import EVENT, SAMPLE, Kind, Step
 from weft_trace.trace import Trace
 
 PS, W0 = "/job:ps/task:0", "/job:worker/task:0"
@@ -73,7 +78,7 @@ def test_all_tasks_are_recorded_on_one_clock(cluster: Any, tmp_path: Path) -> No
     assert trace.processes[0].clock_error == 0 < trace.processes[1].clock_error < 10**8
     events = trace.events
     whole = events[events["kind"] == Kind.STEP]
-    assert len(whole) >= 3
+    assert len(whole) >= 2  # the first one may have begun before
     assert {trace.steps[step].label for step in whole["step"]} == {"total fed x"}
     links = {trace.lanes[lane].name for lane in events["lane"][events["kind"] == Kind.TRANSFER]}
     assert any("/job:ps" in name.split("→")[0] for name in links)
@@ -180,6 +185,16 @@ def test_a_client_notes_that_another_trace_is_recorded(
     thread.join()
     assert "lacks the tasks of a session" in caplog.text
     assert len(wf.trace.load(tmp_path / "t").processes) == 1
+
+
+def test_steps_that_no_task_recorded_are_left_out() -> None:
+    trace = Trace([], [], [], [], [Step(0, "b", 0)], np.zeros(0, EVENT), np.zeros(0, SAMPLE), [])
+    steps = [("a", "y", 1, 2, False), ("b", "y", 3, 4, False)]
+    tasks = [
+        TaskRecords(Clock(0, 0), trace._replace(steps=[]), [], steps),
+        TaskRecords(Clock(0, 0), trace, [], []),
+    ]
+    assert [task.steps for task in _drop_unrecorded_steps(tasks)] == [steps[1:], []]
 
 
 def test_steps_bound_the_offset_of_clocks() -> None:

@@ -209,7 +209,7 @@ def test_a_recorded_trace_of_two_tasks_with_a_loop(browser: Any, tmp_path: Path)
     write_page(tmp_path / "page.html", [tmp_path / "run.weft-trace"])
     page = Page(browser, tmp_path / "page.html")
     page.wait_for_trace()
-    assert page.run("document.querySelectorAll('.path .row.link').length") > 5
+    wait_until(lambda: page.run("document.querySelectorAll('.path .row.link').length") > 5)
     assert "wire" in page.text(".legend")
     whole = page.span()
     page.click(".step")

@@ -29,7 +29,8 @@ def record_trace(
 
     Args:
       target: any task: "grpc://host:port".
-      steps: number of steps that one task records, at most 10,000; the recording then ends.
+      steps: number of steps that one task records, at most 10,000; the recording then ends. A step
+        that runs when the recording begins counts, but is not in the file.
       path: the file, which is replaced if it exists.
       seconds: time after which the recording ends in any case, at most 600.
       config: a ConfigProto with credentials.

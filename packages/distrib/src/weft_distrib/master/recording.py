@@ -116,12 +116,22 @@ def record(
     finally:
         results = [link(TraceTask(END))[0] for link in begun]
     clocks[0] = Clock(0, 0)
-    tasks = [_parse(clock, values) for clock, values in zip(clocks, results, strict=True)]
+    tasks = _drop_unrecorded_steps(
+        [_parse(clock, values) for clock, values in zip(clocks, results, strict=True)]
+    )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cluster.weft-trace"
         with Writer(path) as writer:
             merge(tasks, writer)
         return np.frombuffer(path.read_bytes(), np.uint8)
+
+
+def _drop_unrecorded_steps(tasks: Sequence[TaskRecords]) -> list[TaskRecords]:
+    """Remove steps of which no task recorded anything: they ran when the recording began."""
+    recorded = {step.label for task in tasks for step in task.trace.steps}
+    return [
+        task._replace(steps=[step for step in task.steps if step[0] in recorded]) for task in tasks
+    ]
 
 
 def estimate_clock(link: TaskLink) -> Clock:
