@@ -46,9 +46,11 @@ def test_a_bill_depends_on_the_files_only(tmp_path: Path) -> None:
         "arm-none-eabi",
         "x86_64-linux-musl",
         "x86_64-linux-gnu.2.17",
-        "x86_64-windows-gnu",
         "wasm32-wasi",
-        "aarch64-macos.11.0",
+        *[
+            pytest.param(target, marks=pytest.mark.xfail(reason="zig's linker varies its output"))
+            for target in ("x86_64-windows-gnu", "aarch64-macos.11.0")
+        ],
     ],
 )
 def test_two_builds_are_equal(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
