@@ -67,7 +67,7 @@ FILE_HEADER: Final = _FILE.pack(_MAGIC, VERSION, 0)
 
 
 class ChunkType(IntEnum):
-    """What a chunk contains. Readers skip types that they do not know."""
+    """Contents of a chunk. Readers skip types that they do not know."""
 
     RECORDS = 1
     EVENTS = 2

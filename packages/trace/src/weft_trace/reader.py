@@ -46,7 +46,7 @@ _DTYPES: Final = {
 
 
 class Overview(NamedTuple):
-    """What shows a long trace without reading all of its events.
+    """Tables that show a long trace without reading all of its events.
 
     Attributes:
       levels: array of `LEVEL`, sorted by level, and by start in each level.
@@ -112,7 +112,7 @@ class TraceFile:
 
     @property
     def warnings(self) -> list[str]:
-        """Where and why parts could not be read so far. Reading tables may add to it."""
+        """Places that could not be read so far, with reasons. Reading tables may add to them."""
         if not self._is_unfinished:
             return self._warnings
         end = f"{self._path}: the recording was not closed, so its last events may be missing"
