@@ -6,7 +6,6 @@ Prints the same JSON object as `trace_v1.py`.
 """
 
 import json
-import statistics
 import sys
 import tempfile
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 import torch
 from torch.nn import functional
 from torch.profiler import ProfilerActivity, profile
+from trace_blocks import chrome_trace_sizes, measure_blocks, time_block
 
 PROGRAM, ROUNDS = sys.argv[1], int(sys.argv[2])
 
@@ -63,10 +63,7 @@ def main():
     step, block = {"chain": chain, "convnet": convnet}[PROGRAM]()
 
     def steps():
-        start = time.perf_counter()
-        for _ in range(block):
-            step()
-        return (time.perf_counter() - start) / block * 1e3
+        return time_block(step, block)
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "t.json"
@@ -79,22 +76,7 @@ def main():
             profiler.export_chrome_trace(str(path))
             return took, (time.perf_counter() - ended) / block * 1e3
 
-        for _ in range(3):
-            steps()
-            traced_steps()
-        plain, traced, rest = [], [], []
-        for _ in range(ROUNDS):
-            plain.append(steps())
-            took, after = traced_steps()
-            traced.append(took)
-            rest.append(after)
-        events = json.loads(path.read_text())["traceEvents"]
-        size = path.stat().st_size / block
-    result = {
-        "plain": statistics.median(plain), "traced": statistics.median(traced),
-        "rest": statistics.median(rest),
-        "events": sum(event["ph"] == "X" for event in events) / block, "bytes": size,
-    }  # fmt: skip
+        result = measure_blocks(steps, traced_steps, ROUNDS) | chrome_trace_sizes(path, block)
     print(json.dumps(result))
 
 

@@ -8,13 +8,13 @@ the work per traced step (writing the file), and the events and bytes per step.
 
 import json
 import os
-import statistics
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
+from trace_blocks import measure_blocks, time_block
 
 SUBJECT, PROGRAM, ROUNDS = sys.argv[1], sys.argv[2], int(sys.argv[3])
 if SUBJECT == "weft":
@@ -60,17 +60,13 @@ def convnet():
 def main():
     fetches, feeds, block = {"chain": chain, "convnet": convnet}[PROGRAM]()
     config = tf.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)
-    plain, traced, rest = [], [], []
     events = size = 0
     with tf.Session(config=config) as session, tempfile.TemporaryDirectory() as folder:
         session.run(tf.global_variables_initializer())
         path = Path(folder) / "t.weft-trace"
 
         def steps(**options):
-            start = time.perf_counter()
-            for _ in range(block):
-                session.run(fetches, feeds, **options)
-            return (time.perf_counter() - start) / block * 1e3
+            return time_block(lambda: session.run(fetches, feeds, **options), block)
 
         def traced_steps():
             if SUBJECT == "weft":
@@ -81,28 +77,11 @@ def main():
             options = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE)
             return steps(options=options, run_metadata=tf.RunMetadata()), 0.0
 
-        for _ in range(3):
-            steps()
-            traced_steps()
-        for _ in range(ROUNDS):
-            plain.append(steps())
-            took, after = traced_steps()
-            traced.append(took)
-            rest.append(after)
+        result = measure_blocks(steps, traced_steps, ROUNDS)
         if SUBJECT == "weft":
             size = path.stat().st_size / block
             events = len(tf.trace.load(path).events) / block
-    print(
-        json.dumps(
-            {
-                "plain": statistics.median(plain),
-                "traced": statistics.median(traced),
-                "rest": statistics.median(rest),
-                "events": events,
-                "bytes": size,
-            }
-        )
-    )
+    print(json.dumps(result | {"events": events, "bytes": size}))
 
 
 main()

@@ -7,13 +7,13 @@ Prints the same JSON object as `trace_v1.py`.
 """
 
 import json
-import statistics
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
+from trace_blocks import chrome_trace_sizes, measure_blocks, time_block
 from viztracer import VizTracer
 
 ROUNDS = int(sys.argv[2])
@@ -39,10 +39,7 @@ def main():
     step, block = chain()
 
     def steps():
-        start = time.perf_counter()
-        for _ in range(block):
-            step()
-        return (time.perf_counter() - start) / block * 1e3
+        return time_block(step, block)
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "t.json"
@@ -56,22 +53,7 @@ def main():
             tracer.save()
             return took, (time.perf_counter() - ended) / block * 1e3
 
-        for _ in range(3):
-            steps()
-            traced_steps()
-        plain, traced, rest = [], [], []
-        for _ in range(ROUNDS):
-            plain.append(steps())
-            took, after = traced_steps()
-            traced.append(took)
-            rest.append(after)
-        events = json.loads(path.read_text())["traceEvents"]
-        size = path.stat().st_size / block
-    result = {
-        "plain": statistics.median(plain), "traced": statistics.median(traced),
-        "rest": statistics.median(rest),
-        "events": sum(event["ph"] == "X" for event in events) / block, "bytes": size,
-    }  # fmt: skip
+        result = measure_blocks(steps, traced_steps, ROUNDS) | chrome_trace_sizes(path, block)
     print(json.dumps(result))
 
 
