@@ -14,7 +14,7 @@ from weft_testing.tasks import jobs, servers
 from weft_testing.waiting import wait_until
 
 import weft as wf
-from weft_distrib.client import target as target_module
+from weft_distrib.client import recording, target as target_module
 from weft_distrib.client.recording import record_trace
 from weft_distrib.commands.record import add
 from weft_distrib.master.recording import (
@@ -185,6 +185,19 @@ def test_a_client_notes_that_another_trace_is_recorded(
     thread.join()
     assert "lacks the tasks of a session" in caplog.text
     assert len(wf.trace.load(tmp_path / "t").processes) == 1
+
+
+def test_a_recording_that_fails_leaves_files_as_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "_CONNECT_SECONDS", 0.2)  # the cluster runs, so it is short
+    old = tmp_path / "old"
+    old.write_bytes(b"a trace")
+    for path in (old, tmp_path / "new"):
+        with pytest.raises(errors.UnavailableError, match=r"localhost:1 within 0\.2 s"):
+            record_trace("grpc://localhost:1", 10, path)
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+    assert old.read_bytes() == b"a trace"
 
 
 def test_steps_that_no_task_recorded_are_left_out() -> None:

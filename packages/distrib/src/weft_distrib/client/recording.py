@@ -44,13 +44,19 @@ def record_trace(
         raise errors.InvalidArgumentError(f"steps must be positive, got {steps}")
     if not seconds > 0:
         raise errors.InvalidArgumentError(f"seconds must be positive, got {seconds}")
+    is_new = not os.path.exists(path)
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     with open(file, "wb") as stream:  # opened first, so that no recording is lost
-        link = link_to(target, _CONNECT_SECONDS, config)
         try:
-            content = link.record(Record(steps, int(seconds * 1000)))
-        finally:
-            link.close()
+            link = link_to(target, _CONNECT_SECONDS, config)
+            try:
+                content = link.record(Record(steps, int(seconds * 1000)))
+            finally:
+                link.close()
+        except BaseException:  # because an empty file is no trace, whatever the error
+            if is_new:
+                os.unlink(path)
+            raise
         stream.truncate()
         stream.write(content)
 
