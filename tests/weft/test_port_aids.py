@@ -98,7 +98,8 @@ def test_targets(program: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_growth(program: str, capsys: pytest.CaptureFixture[str]) -> None:
     growth = "growth", f"{program}:build", f"{program}:batch"
-    assert port(*growth, "1", "2", "--steps", "2") == 0
+    # The times of two short steps may differ by much on a busy machine.
+    assert port(*growth, "1", "2", "--steps", "2", "--tolerance", "1000") == 0
     assert "grow as expected" in capsys.readouterr().out
 
 
