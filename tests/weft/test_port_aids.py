@@ -98,9 +98,17 @@ def test_targets(program: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_growth(program: str, capsys: pytest.CaptureFixture[str]) -> None:
     growth = "growth", f"{program}:build", f"{program}:batch"
-    # The times of two short steps may differ by much on a busy machine.
+    # The times of short steps may differ by much on a busy machine.
     assert port(*growth, "1", "2", "--steps", "2", "--tolerance", "1000") == 0
     assert "grow as expected" in capsys.readouterr().out
+
+
+def test_growth_of_the_loss_is_reported(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(program)
+    path.write_text(path.read_text() + "\ndef growing(size):\n    return {'x': np.full(2, size)}\n")
+    growth = "growth", f"{program}:build", f"{program}:growing", "1", "5000"
+    assert port(*growth, "--steps", "1", "--tolerance", "1000") == 1
+    assert "loss from size 1 to 5000: × 5000.00" in capsys.readouterr().out
 
 
 def test_references_to_functions_are_checked(program: str, tmp_path: Path) -> None:

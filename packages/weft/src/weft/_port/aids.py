@@ -87,6 +87,12 @@ def add_actions(actions: Any) -> None:
     )
     result.add_argument("sizes", nargs="+", type=int, metavar="SIZE", help="from small to large")
     result.add_argument("--steps", type=int, default=20, help="steps of each size (default: 20)")
+    result.add_argument(
+        "--tolerance",
+        type=float,
+        default=1.6,
+        help="factor by which growth may differ from the expected range (default: 1.6)",
+    )
     result.set_defaults(run=_growth)
 
 
@@ -139,7 +145,7 @@ def _growth(arguments: argparse.Namespace) -> int:
     from weft_io.porting import measure_growth
 
     build, batch = _function(arguments.build), _function(arguments.batch)
-    growth = measure_growth(build, batch, arguments.sizes, arguments.steps)
+    growth = measure_growth(build, batch, arguments.sizes, arguments.steps, arguments.tolerance)
     sys.stdout.write(f"{growth}\n")
     return DIFFERENT if growth.departures else 0
 
