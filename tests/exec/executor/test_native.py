@@ -23,9 +23,10 @@ from weft_compiler.lower.values import compute_value
 from weft_compiler.native import cache
 from weft_exec.executor import compilers, executable
 from weft_exec.executor.compilers import RegionClaim
-from weft_exec.executor.native import clustering, regions, specialization_cache, tiering
+from weft_exec.executor.native import clustering, region_profile, regions, specialization_cache
+from weft_exec.executor.native.background_compilation import Compilation
 from weft_exec.executor.native.function import CompiledRegion
-from weft_exec.executor.native.tiering import Compilation, TierUpPolicy
+from weft_exec.executor.native.tiering import TierUpPolicy
 from weft_graph.ir.code_generators import RegionRequest, generators
 from weft_graph.ir.op_def import traits_of
 from weft_graph.ir.registry import Registry
@@ -276,7 +277,7 @@ def test_shapes_that_are_used_stay_compiled(
 ) -> None:
     """One that is used all the time is never compiled again, however many others there are."""
     _tiering(monkeypatch)
-    monkeypatch.setattr(tiering, "_REGION_SECONDS", 0.0)
+    monkeypatch.setattr(region_profile, "_REGION_SECONDS", 0.0)
     monkeypatch.setattr(specialization_cache, "MAX_SPECIALIZATIONS", 3)
     monkeypatch.setattr("weft_compiler.sharing.generalize", lambda *_: None)  # no code is shared
     monkeypatch.setattr("weft_compiler.sharing._TOGETHER", 0)

@@ -16,7 +16,7 @@ import weft as wf
 from weft import errors
 from weft_compiler.native import program as programs
 from weft_compiler.native.arena import Arena
-from weft_exec.executor.native.tiering import compilation
+from weft_exec.executor.native.background_compilation import compilation
 from weft_exec.session.explain import StepReport
 from weft_exec.session.graph_picture import MOST, graph_picture
 

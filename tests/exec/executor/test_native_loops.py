@@ -22,7 +22,7 @@ from weft_compiler.ir.verifier import verify
 from weft_compiler.lower import loop_support, whole_loop
 from weft_compiler.passes.pipeline import PIPELINE
 from weft_exec.executor.native import loops as native_loops, specialization_cache
-from weft_exec.executor.native.tiering import Compilation
+from weft_exec.executor.native.background_compilation import Compilation
 from weft_exec.resources.tensor_arrays import Stack
 
 Build = Callable[..., Any]

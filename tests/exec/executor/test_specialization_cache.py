@@ -14,6 +14,7 @@ import weft as wf
 from weft_compiler.generator import LlvmGenerator, LoopCompiler, RegionCompiler
 from weft_compiler.native import cache as disk, code_index
 from weft_exec.executor.native import specialization_cache
+from weft_exec.executor.native.background_compilation import Compilation
 from weft_exec.executor.native.region_measurements import History
 from weft_exec.executor.native.specialization_cache import (
     MAX_PROFILES,
@@ -21,7 +22,6 @@ from weft_exec.executor.native.specialization_cache import (
     Mode,
     SpecializationCache,
 )
-from weft_exec.executor.native.tiering import Compilation
 from weft_graph.ir.code_generators import NotGenerated
 from weft_tensor import errors
 

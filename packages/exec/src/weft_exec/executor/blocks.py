@@ -115,20 +115,20 @@ class WhileLoop(Compound):
         self.spent = tuple(dead_slots)
         self._uses_rng = test.uses_rng or body.uses_rng
 
-    def __call__(self, slots: Slots) -> None:
-        """Run until the predicate is False."""
-        self._run(slots, self.test.run, self.body.run)
+    def __call__(self, slots: Slots) -> int:
+        """Run until the predicate is False; return the number of iterations."""
+        return self._run(slots, self.test.run, self.body.run)
 
-    def call_checked(self, check: Check, *inputs: Any) -> None:
-        """Run it with `check` around each node."""
-        self._run(
+    def call_checked(self, check: Check, *inputs: Any) -> int:
+        """Run it with `check` around each node; return the number of iterations."""
+        return self._run(
             inputs[0],
             lambda slots: self.test.run_checked(slots, check),
             lambda slots: self.body.run_checked(slots, check),
         )
 
-    def call_traced(self, log: ThreadLog, check: Check | None, *inputs: Any) -> None:
-        """Run it, and record each node in its iteration."""
+    def call_traced(self, log: ThreadLog, check: Check | None, *inputs: Any) -> int:
+        """Run it, and record each node in its iteration; return the number of iterations."""
         outer_iteration = log.iteration
 
         def begin(iteration: int) -> None:
@@ -136,7 +136,7 @@ class WhileLoop(Compound):
             log.trim()
 
         try:
-            self._run(
+            return self._run(
                 inputs[0],
                 lambda slots: self.test.run_traced(slots, log, check),
                 lambda slots: self.body.run_traced(slots, log, check),
@@ -151,7 +151,7 @@ class WhileLoop(Compound):
         test: Callable[[Slots], Any],
         body: Callable[[Slots], Any],
         begin: Callable[[int], None] | None = None,
-    ) -> None:
+    ) -> int:
         variables, following, pred, dead_slots = (
             self.variables,
             self.following,
@@ -173,7 +173,7 @@ class WhileLoop(Compound):
                 if go_on.shape:
                     check_predicate(go_on, self.node)
                 if not go_on:
-                    return
+                    return iteration
                 body(slots)
                 # All next values are read before the first is stored, because one may be the old
                 # value of another variable.
@@ -219,11 +219,11 @@ class LoopCall(Compound):
         self._skips = 0
         self._program: SharedProgram | None = None
 
-    def __call__(self, slots: Slots, run: Callable[[Slots], Any] | None = None) -> bool:
+    def __call__(self, slots: Slots, run: Callable[[Slots], int] | None = None) -> bool:
         """Run the loop.
 
         Args:
-          run: runs the kernels if they are checked or traced.
+          run: runs the kernels if they are checked or traced, and returns the iterations.
         Returns: True if the function computed the loop.
         """
         run = run or self._loop
@@ -236,8 +236,8 @@ class LoopCall(Compound):
         values = self._function(*self._take(slots))
         if isinstance(values, KernelFallback):
             started = time.thread_time()
-            run(slots)
-            values.record_time(time.thread_time() - started)
+            iterations = run(slots)
+            values.record_time(time.thread_time() - started, iterations)
             self._skips = values.skips
         elif values is NotImplemented:
             run(slots)

@@ -18,8 +18,8 @@ class KernelFallback:
     def __init__(self) -> None:
         self.skips = 0
 
-    def record_time(self, seconds: float) -> None:
-        """Record the time of the members, in seconds."""
+    def record_time(self, seconds: float, iterations: int = 1) -> None:
+        """Record the time of the members in seconds, and the iterations if they are a loop."""
         raise NotImplementedError
 
 

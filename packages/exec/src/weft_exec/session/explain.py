@@ -24,9 +24,9 @@ from weft_graph.ir.step_graph import Part, StepGraph
 from weft_tensor import errors
 
 if TYPE_CHECKING:
+    from weft_exec.executor.native.background_compilation import RegionState
     from weft_exec.executor.native.clustering import NodeSelection
     from weft_exec.executor.native.input_recording import InputRecorder
-    from weft_exec.executor.native.tiering import RegionState
 
 _CLUSTER = "_XlaCluster"
 _MOST = 20

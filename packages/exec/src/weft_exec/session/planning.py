@@ -371,8 +371,8 @@ class Planner(PartPlanner):
         size: int = 0,
     ) -> StepReport:
         """Explain the plan of a step, stage by stage, including the compiled regions."""
+        from weft_exec.executor.native.background_compilation import compilation
         from weft_exec.executor.native.regions import choose_nodes
-        from weft_exec.executor.native.tiering import compilation
 
         report = super().explain(feeds, outputs, targets, size)
         for name, part in self._parts(feeds, outputs, targets, size).items():

@@ -18,9 +18,9 @@ from weft_exec.devices.device import Device
 from weft_exec.executor.linear import gather
 from weft_exec.executor.native.clustering import static_inputs
 from weft_exec.executor.native.random_streams import Executions
+from weft_exec.executor.native.region_profile import Function
 from weft_exec.executor.native.result_check import KernelCheck, results_of
 from weft_exec.executor.native.specialization_cache import Mode, SpecializationCache
-from weft_exec.executor.native.tiering import Function
 from weft_exec.executor.native.traced_function import TracedFunctions, make_traced_lookup
 from weft_exec.executor.region import Region
 from weft_exec.kernels.random import stream_of

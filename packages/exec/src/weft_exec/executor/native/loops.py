@@ -21,10 +21,10 @@ from weft_exec.executor.kernel_fallback import ComparisonRequest
 from weft_exec.executor.linear import gather
 from weft_exec.executor.native.function import known_shape
 from weft_exec.executor.native.random_streams import Executions
+from weft_exec.executor.native.region_profile import Function
 from weft_exec.executor.native.result_check import describe_difference, is_different, max_magnitude
 from weft_exec.executor.native.specialization_cache import Mode, SpecializationCache
 from weft_exec.executor.native.tensor_list_buffers import TensorListBuffer, buffer_for
-from weft_exec.executor.native.tiering import Function
 from weft_exec.executor.priority import is_update
 from weft_exec.executor.step_check import raise_if_ended
 from weft_exec.kernels.philox import RandomStream

@@ -11,12 +11,8 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from weft_exec.devices.device import Device
 from weft_exec.executor.native import interrupts
-from weft_exec.executor.native.tiering import (
-    Function,
-    Measurements,
-    RegionProfile,
-    compilation,
-)
+from weft_exec.executor.native.background_compilation import compilation
+from weft_exec.executor.native.region_profile import Function, Measurements, RegionProfile
 from weft_exec.tracing.consumers import PHASE, record_block
 from weft_graph.ir.code_generators import (
     CodeGenerator,

@@ -8,7 +8,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from weft_exec.costs.time_attribution import time_fractions
-from weft_exec.executor.native.tiering import Function
+from weft_exec.executor.native.region_profile import Function
 from weft_exec.tracing.programs import Event, GeneratedProgram, note_readings
 from weft_graph.ir.code_generators import CodeGenerator, Generated, NotGenerated, RegionRequest
 from weft_graph.ir.node import Node
