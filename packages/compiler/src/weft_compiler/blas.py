@@ -52,6 +52,9 @@ def addresses() -> Mapping[str, int]:
                 (getattr(module, name) for name in _THREADS if hasattr(module, name)), _SEVERAL
             )
             return MappingProxyType(
-                {name: ctypes.cast(of, ctypes.c_void_p).value or 0 for name, of in names.items()}
+                {
+                    name: ctypes.cast(function, ctypes.c_void_p).value or 0
+                    for name, function in names.items()
+                }
             )
     return MappingProxyType({})

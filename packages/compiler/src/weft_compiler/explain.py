@@ -51,15 +51,15 @@ def explain(
     verify(program)
     lowering = time.perf_counter() - started
     native = load(program, options)
-    given = arrays(program)
-    seconds, _ = _fastest(native, given, None)
+    arguments = arrays(program)
+    seconds, _ = _fastest(native, arguments, None)
     code = native.code
     return CompiledFunction(
         request.name,
         tuple(request.members),
         tuple(request.shapes),
         _kernels(
-            program, nests_of(program), request.members, fused, _times(program, options, given)
+            program, nests_of(program), request.members, fused, _times(program, options, arguments)
         ),
         code.module.shared + code.module.thread,
         lowering,
@@ -138,7 +138,7 @@ def _fastest(
     native: NativeProgram, arrays: Sequence[Any], parts: Callable[[], Any] | None
 ) -> tuple[float, list[float]]:
     """Return the fastest time of a program, and of each of its parts, in seconds."""
-    least, of_parts = float("inf"), None
+    best_seconds, of_parts = float("inf"), None
     start_seconds = time.perf_counter()
     for run in range(_MOST_RUNS):
         if run >= _RUNS and time.perf_counter() - start_seconds > _SECONDS:
@@ -148,11 +148,11 @@ def _fastest(
         seconds = time.perf_counter() - started
         if result is not None:
             raise native.failure(result)
-        least = min(least, seconds)
+        best_seconds = min(best_seconds, seconds)
         if parts is not None:
-            now = parts()
-            of_parts = now if of_parts is None else of_parts.clip(max=now)
-    return least, [] if of_parts is None else [float(part) for part in of_parts]
+            part_seconds = parts()
+            of_parts = part_seconds if of_parts is None else of_parts.clip(max=part_seconds)
+    return best_seconds, [] if of_parts is None else [float(part) for part in of_parts]
 
 
 def _computed_nodes(
@@ -172,12 +172,12 @@ def _kernels(
     seconds: Sequence[float] | None,
 ) -> list[FusedKernel]:
     position = {node: index for index, node in enumerate(members)}
-    own, buffers = _local_buffers(program), program.buffers
+    local_names, buffers = _local_buffers(program), program.buffers
     results = []
     for index, nest in enumerate(nests):
         names = defined_names(nest) & fused.keys()
         filled = [name for name in fused if name in names]
-        outside = [name for name in filled if name in buffers and name not in own]
+        outside = [name for name in filled if name in buffers and name not in local_names]
         results.append(
             FusedKernel(
                 (outside or filled or [f"nest {index + 1}"])[-1],
@@ -194,8 +194,8 @@ def _kernels(
 
 def _local_buffers(program: Program) -> set[str]:
     """Return the buffers that are local to loops."""
-    whole = set(program.body)
-    inner = [statement for statement in walk(program.body) if statement not in whole]
+    outermost = set(program.body)
+    inner = [statement for statement in walk(program.body) if statement not in outermost]
     return {statement.buffer.name for statement in inner if isinstance(statement, Allocate)}
 
 

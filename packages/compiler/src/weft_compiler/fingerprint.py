@@ -117,8 +117,8 @@ def _choice_parts(request: RegionRequest | LoopRequest) -> list[bytes]:
 def constants_of(loop: WholeLoop) -> list[Output]:
     """Return the constants that a loop uses, in an order that depends on its fingerprint only."""
     sources = [source for node in (*loop.enters, *loop.nodes) for source in node.inputs]
-    own = [output for node in loop.nodes for output in node.outputs]
-    result = [each for each in (*sources, *own) if each.node.role is Role.CONSTANT]
+    inner_outputs = [output for node in loop.nodes for output in node.outputs]
+    result = [output for output in (*sources, *inner_outputs) if output.node.role is Role.CONSTANT]
     return list(dict.fromkeys(result))
 
 
@@ -157,17 +157,17 @@ def _parts(request: RegionRequest) -> list[bytes]:
     return parts
 
 
-def _node(node: Node, of: Sequence[int]) -> bytes:
+def _node(node: Node, input_numbers: Sequence[int]) -> bytes:
     """Encode the computation of a node.
 
     Args:
-      of: the numbers of its inputs.
+      input_numbers: the numbers of its inputs.
     """
     if not _is_ours(node.type):
         raise _NoStableEncoding
     attrs = ",".join([f"{k}={_attr(v)}" for k, v in sorted(node.attrs.items()) if k[0] != "_"])
-    given = [output.dtype.name for output in node.outputs]
-    return f"{node.type} {of} {given} {attrs}".encode()
+    result_types = [output.dtype.name for output in node.outputs]
+    return f"{node.type} {input_numbers} {result_types} {attrs}".encode()
 
 
 class _LoopParts:
@@ -198,8 +198,8 @@ class _LoopParts:
         self._say([self._order[node] for node in loop.rng_nodes])
         return self._parts
 
-    def _say(self, *what: object) -> None:
-        self._parts.append(repr(what).encode())
+    def _say(self, *parts: object) -> None:
+        self._parts.append(repr(parts).encode())
 
     def _give(self, node: Node) -> None:
         self._order[node] = len(self._order)
@@ -248,8 +248,8 @@ class _LoopParts:
                 self._say("loop")
                 self._inner(step)
             else:
-                of = [self._number(source) for source in step.inputs]
-                self._parts.append(_node(step, of))
+                input_numbers = [self._number(source) for source in step.inputs]
+                self._parts.append(_node(step, input_numbers))
                 self._give(step)
 
 
@@ -279,8 +279,8 @@ def _is_ours(op: str) -> bool:
     """Return True if all code that defines an op is in the packages of `_OURS`."""
     update = update_of(op)
     rules = (rule_of(op), update and update.new, update and update.rows)
-    says = [declaring_module(op), *[str(rule.__module__) for rule in rules if rule is not None]]
-    return all(module.partition(".")[0] in _OURS for module in says)
+    modules = [declaring_module(op), *[str(rule.__module__) for rule in rules if rule is not None]]
+    return all(module.partition(".")[0] in _OURS for module in modules)
 
 
 @functools.cache
@@ -297,6 +297,6 @@ def _processor() -> str:
         first = Path("/proc/cpuinfo").read_text().partition("\n\n")[0]
     except OSError:  # not Linux
         return f"{result} {platform.processor()}"
-    wanted = ("vendor_id", "model name", "flags", "Features", "CPU part", "isa")
-    lines = [line for line in first.splitlines() if line.startswith(wanted)]
+    fields = ("vendor_id", "model name", "flags", "Features", "CPU part", "isa")
+    lines = [line for line in first.splitlines() if line.startswith(fields)]
     return "\n".join([result, *lines])

@@ -349,8 +349,8 @@ class _RequestCompiler(Generic[R]):
         # Imported here: importing passes and LLVM takes 0.1 s, which most steps need not pay.
         from weft_compiler.sharing import make
 
-        def lower(other: Any) -> Program:
-            return self.lower(other)
+        def lower(choice: Any) -> Program:
+            return self.lower(choice)
 
         try:
             artifact = make(request, lower, _origins(like), other_choices)
@@ -398,27 +398,31 @@ class RegionCompiler(_RequestCompiler[RegionRequest]):
         """Return a program with its callers' interface."""
         program, size, code = match
         draws = rng_nodes(request.members)
-        tells = any(member in request.branches.paths for member in draws)
+        reports_rng_use = any(member in request.branches.paths for member in draws)
         updates = _updated_inputs(request)
         return Compiled(
-            program, _passed_inputs(request), artifact, updates, draws, size, tells, code
+            program, _passed_inputs(request), artifact, updates, draws, size, reports_rng_use, code
         )
 
-    def explain(self, request: RegionRequest, given: Sequence[Any]) -> CompiledFunction:
+    def explain(self, request: RegionRequest, arguments: Sequence[Any]) -> CompiledFunction:
         """Explain the code of a region; see `CodeGenerator`."""
         from weft_compiler.explain import explain
 
         states, takes = _updated_inputs(request), _passed_inputs(request)
 
         def arrays(program: Program) -> list[Any]:
-            made = program.outputs[: len(program.outputs) - len(states)]
-            types = [buffer.array_type for buffer in made]
+            computed = program.outputs[: len(program.outputs) - len(states)]
+            types = [buffer.array_type for buffer in computed]
             results = [np.empty(shape, dtype.numpy) for dtype, shape in types]
-            taken = [np.require(given[index], None, "C") for index in takes]
+            call_arguments = [np.require(arguments[index], None, "C") for index in takes]
             if rng_nodes(request.members):
                 streams = program.inputs[len(takes)]
-                taken.append(np.zeros(streams.shape, streams.dtype.numpy))
-            return [*taken, *results, *[np.array(given[index], order="C") for index in states]]
+                call_arguments.append(np.zeros(streams.shape, streams.dtype.numpy))
+            return [
+                *call_arguments,
+                *results,
+                *[np.array(arguments[index], order="C") for index in states],
+            ]
 
         try:
             return explain(request, arrays, options_of_regions())
@@ -580,8 +584,8 @@ def _passed_inputs(request: RegionRequest) -> list[int]:
     known_values = set(_updated_inputs(request)).union(request.values)
     return [
         index
-        for index, given in enumerate(request.inputs)
-        if given.node.role is not Role.CONSTANT and index not in known_values
+        for index, value in enumerate(request.inputs)
+        if value.node.role is not Role.CONSTANT and index not in known_values
     ]
 
 
@@ -625,10 +629,10 @@ class PtxGenerator(_Lowering):
         from weft_compiler.explain import explain_for_gpu
 
         try:
-            made, result = explain_for_gpu(request, capability, deterministic)
+            code, result = explain_for_gpu(request, capability, deterministic)
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
-        return _adapt_to_callers(made, request), result
+        return _adapt_to_callers(code, request), result
 
 
 def _adapt_to_callers(code: PtxCode, request: RegionRequest) -> PtxCode:

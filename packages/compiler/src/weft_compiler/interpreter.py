@@ -48,11 +48,11 @@ def interpret(
     Returns: an array for each output.
     Raises: InvalidArgumentError: an input has another type or shape, or a check fails.
     """
-    given = iter(inputs)
+    arguments = iter(inputs)
     memory: dict[str, Any] = {}
     for buffer in program.inputs:
         value = program.constants.get(buffer.name)
-        array = np.asarray(next(given) if value is None else value)
+        array = np.asarray(next(arguments) if value is None else value)
         dtype, shape = (buffer.dtype, buffer.shape) if value is not None else buffer.array_type
         if (array.dtype, array.shape) != (dtype.numpy, shape):
             raise errors.InvalidArgumentError(
@@ -61,8 +61,8 @@ def interpret(
             )
         memory[buffer.name] = _as_stored(array, buffer)
     for buffer in program.outputs:
-        before = buffer.name in program.updated
-        memory[buffer.name] = np.array(next(given)) if before else _undefined(buffer)
+        is_updated = buffer.name in program.updated
+        memory[buffer.name] = np.array(next(arguments)) if is_updated else _undefined(buffer)
     with np.errstate(all="ignore"):
         _Run(memory, iteration_order or range).body(program.body)
     return tuple([_as_array(memory[buffer.name], buffer) for buffer in program.outputs])

@@ -116,13 +116,13 @@ class SharedCode:
         folded = FoldedValues(request)
         if self.code.numbers_at(MIN_SIZE) is None or not folded.are_evaluated:
             return
-        least, maximum = self.family.limits
+        minimum, maximum = self.family.limits
         low, high = self.code.limits
         for size in (maximum, maximum // 2, maximum // 4):
             if high < size <= maximum and self._verify_size(size, request, lower, folded):
                 break
-        for size in (least | 1, low // 2 | 1):
-            if least <= size < low and self._verify_size(size, request, lower, folded):
+        for size in (minimum | 1, low // 2 | 1):
+            if minimum <= size < low and self._verify_size(size, request, lower, folded):
                 break
         low, high = self.code.limits
         middle = (low + high) // 2
@@ -137,47 +137,49 @@ class SharedCode:
         numbers = self.code.numbers_at(size)
         if numbers is None or not self.code.is_linear_at(size, folded):
             return False
-        other = with_numbers(request, numbers)
+        resized = with_numbers(request, numbers)
         try:
-            lowered = lower(other)
+            lowered = lower(resized)
         except (Unsupported, errors.OpError, ValueError):  # nodes do not accept this size
             return False
-        result = self.verify(lowered, extract_numbers(lowered), numbers_of(other))
+        result = self.verify(lowered, extract_numbers(lowered), numbers_of(resized))
         return result == size
 
 
 def make(
     request: AnyRequest,
     lower: Lower,
-    like: Sequence[CompiledArtifact],
+    origins: Sequence[CompiledArtifact],
     other_choices: Iterable[AnyRequest] = (),
 ) -> CompiledArtifact:
     """Compile a request, or reuse the code of another shape.
 
     Args:
       lower: lowers requests.
-      like: compiled programs of the same nodes for other shapes.
+      origins: compiled programs of the same nodes for other shapes.
       other_choices: requests for other shapes, some of which the code must serve too.
     Raises: MonomorphicCode: it would serve none of them.
     """
-    lowered, own = lower(request), numbers_of(request)
+    lowered, request_numbers = lower(request), numbers_of(request)
     candidates: Iterable[CompiledArtifact] = {
-        id(origin.lowered): origin for origin in like
+        id(origin.lowered): origin for origin in origins
     }.values()
     distinct: list[AnyRequest] = []
-    if not like:
-        distinct = [other for other in other_choices if numbers_of(other) != own][:_TOGETHER]
+    if not origins:
+        distinct = [choice for choice in other_choices if numbers_of(choice) != request_numbers][
+            :_TOGETHER
+        ]
         candidates = (
             CompiledArtifact(None, lower(origin), numbers_of(origin)) for origin in distinct
         )
-    result = _instantiate(lowered, own, like) or _generalize(
-        lowered, own, islice(candidates, _COMPARED)
+    result = _instantiate(lowered, request_numbers, origins) or _generalize(
+        lowered, request_numbers, islice(candidates, _COMPARED)
     )
     if result is not None:
         return result
     if distinct:
         raise MonomorphicCode("more than one size varies, or an operation fixes it")
-    return CompiledArtifact(compile_program(lowered), lowered, own)
+    return CompiledArtifact(compile_program(lowered), lowered, request_numbers)
 
 
 def restore_artifact(
@@ -203,34 +205,34 @@ def restore_artifact(
 
 
 def _instantiate(
-    lowered: Program, request: RequestNumbers, like: Sequence[CompiledArtifact]
+    lowered: Program, request: RequestNumbers, origins: Sequence[CompiledArtifact]
 ) -> CompiledArtifact | None:
     """Return a program by the polymorphic code of another one; None if none fits."""
-    codes = {origin.shared: None for origin in like if origin.shared is not None}
+    codes = {origin.shared: None for origin in origins if origin.shared is not None}
     numbers = extract_numbers(lowered) if codes else None
     for shared in codes:
-        if numbers is not None and (made := shared.made(lowered, numbers, request)):
-            return made
+        if numbers is not None and (artifact := shared.made(lowered, numbers, request)):
+            return artifact
     return None
 
 
 def _generalize(
-    lowered: Program, request: RequestNumbers, like: Iterable[CompiledArtifact]
+    lowered: Program, request: RequestNumbers, origins: Iterable[CompiledArtifact]
 ) -> CompiledArtifact | None:
     """Return a program by new code for it and another one; None if there is none for both."""
     numbers: VaryingNumbers | None = None
-    for other in like:
+    for origin in origins:
         numbers = numbers or extract_numbers(lowered)
-        other_numbers = extract_numbers(other.lowered)
-        family = generalize(other_numbers, numbers, other.lowered)
+        other_numbers = extract_numbers(origin.lowered)
+        family = generalize(other_numbers, numbers, origin.lowered)
         try:
             shared = None if family is None else SharedCode(family)
         except (errors.InternalError, errors.UnimplementedError):
             continue  # an index is not proven to be in bounds for all sizes
         if shared is not None:
-            shared.verify(other.lowered, other_numbers, other.request)
-            if made := shared.made(lowered, numbers, request):
-                return made
+            shared.verify(origin.lowered, other_numbers, origin.request)
+            if artifact := shared.made(lowered, numbers, request):
+                return artifact
     return None
 
 

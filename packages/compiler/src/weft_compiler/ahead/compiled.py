@@ -118,13 +118,13 @@ def compile_graph(
     options = machine_options(target, cpu, features, contract)
     sizes = resolve_shapes(inputs, shapes or {})
     program = program_of(name, list(inputs.values()), list(outputs.values()), sizes)
-    given = parameters(
+    input_parameters = parameters(
         list(inputs), [operand.dtype.base_dtype for operand in inputs.values()], sizes
     )
     computed = parameters(
         list(outputs), [b.dtype for b in program.outputs], [b.shape for b in program.outputs]
     )
-    return compile_program(program, given, computed, options, name, target)
+    return compile_program(program, input_parameters, computed, options, name, target)
 
 
 def compile_program(
@@ -187,11 +187,11 @@ def _require_ends(inputs: Mapping[str, Output], outputs: Mapping[str, Output]) -
 
 
 def _require_room(parameters: Sequence[Parameter], pointer: int) -> None:
-    for each in parameters:
-        size = each.size * each.dtype.size
+    for parameter in parameters:
+        size = parameter.size * parameter.dtype.size
         if size >= 1 << (8 * pointer - 1):
             raise errors.InvalidArgumentError(
-                f"{each.key} has {size} bytes, which is more than {8 * pointer} bits address"
+                f"{parameter.key} has {size} bytes, which is more than {8 * pointer} bits address"
             )
 
 
@@ -234,12 +234,12 @@ def module_texts(
     symbols = {
         content: f"@weft.constant.{index}" for index, content in enumerate(constants.values())
     }
-    stores, taken = [], []
+    stores, call_arguments = [], []
     for index, buffer in enumerate((*program.inputs, *program.outputs)):
-        given = buffer.name not in constants
-        pointer = f"%given.{index}" if given else symbols[constants[buffer.name]]
-        if given:
-            taken.append(f"ptr {pointer}")
+        is_argument = buffer.name not in constants
+        pointer = f"%given.{index}" if is_argument else symbols[constants[buffer.name]]
+        if is_argument:
+            call_arguments.append(f"ptr {pointer}")
         stores.append(f"  %place.{index} = getelementptr ptr, ptr %buffers, i64 {index}")
         stores.append(f"  store ptr {pointer}, ptr %place.{index}")
     data = [
@@ -249,7 +249,7 @@ def module_texts(
     ]
     function = _FUNCTION.format(
         name=name,
-        parameters=", ".join([*taken, "ptr %arena"]),
+        parameters=", ".join([*call_arguments, "ptr %arena"]),
         mask=ALIGNMENT - 1 if module.shared + module.thread else 0,  # none may be anywhere
         misplaced=MISPLACED,
         count=max(1, len(program.inputs) + len(program.outputs)),

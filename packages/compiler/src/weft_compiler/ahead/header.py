@@ -74,11 +74,11 @@ def parameters(
 def rename_distinct(inputs: Sequence[Parameter], outputs: Sequence[Parameter]) -> list[Parameter]:
     """Return all parameters, renamed so that no two names are equal when case is ignored."""
     names: dict[str, Parameter] = {}
-    for each in (*inputs, *outputs):
-        name, count = each.name, 1
+    for parameter in (*inputs, *outputs):
+        name, count = parameter.name, 1
         while name.upper() in names:
-            name, count = f"{each.name}_{count}", count + 1
-        names[name.upper()] = Parameter(each.key, name, each.dtype, each.shape)
+            name, count = f"{parameter.name}_{count}", count + 1
+        names[name.upper()] = Parameter(parameter.key, name, parameter.dtype, parameter.shape)
     return list(names.values())
 
 
@@ -119,7 +119,7 @@ def header(
     """
     upper = name.upper()
     parameters = [*inputs, *outputs]
-    given = ", ".join(
+    declarations = ", ".join(
         [
             *[f"const {operand.c_type} *{operand.name}" for operand in inputs],
             *[f"{operand.c_type} *{operand.name}" for operand in outputs],
@@ -157,7 +157,7 @@ extern "C" {{
  * after; threads that call this at once give one each. Outputs lie apart from everything else.
  *
  * Returns 0, or what {name}_error has words for. */
-int32_t {name}({given});
+int32_t {name}({declarations});
 
 static inline const char *{name}_error(int32_t status) {{
   switch (status) {{

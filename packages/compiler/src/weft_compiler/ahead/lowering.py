@@ -59,14 +59,14 @@ def program_of(
                 f"{name} cannot be compiled: {output.name!r} is {output.dtype.name}, but inputs "
                 "and outputs must have real numbers"
             )
-    given = [*inputs, *constants]
+    operands = [*inputs, *constants]
     interval = [
         *shapes,
         *[tuple(size or 0 for size in constant.dims or ()) for constant in constants],
     ]
-    _refuse([node for node in computed if unsupported_reason(node)], computed, given, interval)
+    _refuse([node for node in computed if unsupported_reason(node)], computed, operands, interval)
     try:
-        program = lower(RegionRequest(computed, given, outputs, interval), name, direct=True)
+        program = lower(RegionRequest(computed, operands, outputs, interval), name, direct=True)
     except Unsupported as error:
         raise errors.UnimplementedError(f"{name} cannot be compiled: {error}") from error
     body = replace_blas(program.body)
@@ -78,14 +78,14 @@ def program_of(
 
 def _members(inputs: Sequence[Output], outputs: Sequence[Output]) -> list[Node]:
     """Return the nodes that outputs depend on, in order of creation."""
-    given = set(inputs)
+    boundary = set(inputs)
     nodes: set[Node] = set()
-    waiting = [output.node for output in outputs if output not in given]
+    waiting = [output.node for output in outputs if output not in boundary]
     while waiting:
         node = waiting.pop()
         if node not in nodes:
             nodes.add(node)
-            waiting += [source.node for source in node.inputs if source not in given]
+            waiting += [source.node for source in node.inputs if source not in boundary]
     return [node for node in outputs[0].graph.get_operations() if node in nodes] if outputs else []
 
 
@@ -147,11 +147,14 @@ def resolve_shapes(
         dims: Any = output.dims
         shape = tuple(int(size) for size in given_shapes[key]) if key in given_shapes else dims
         if shape is None or None in shape:
-            said = "unknown" if dims is None else str(["?" if d is None else d for d in dims])
+            known_shape = (
+                "unknown" if dims is None else str(["?" if d is None else d for d in dims])
+            )
             example = "1,224,224,3" if dims is None else ",".join(str(d or 1) for d in dims)
             raise errors.InvalidArgumentError(
-                f"the shape of input {key} is {said}, but code is compiled for one shape: pass "
-                f"it, such as --shape {key}={example}, or shapes={{{key!r}: [{example}]}}"
+                f"the shape of input {key} is {known_shape}, but code is compiled for "
+                f"one shape: pass it, such as --shape {key}={example}, "
+                f"or shapes={{{key!r}: [{example}]}}"
             )
         fits = dims is None or (
             len(dims) == len(shape)

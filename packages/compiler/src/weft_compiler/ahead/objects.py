@@ -34,9 +34,11 @@ def require_allowed(names: list[str], target: str) -> None:
 
     Raises: InternalError: it does.
     """
-    more = [name for name in names if name not in _MEMORY and not _HELPERS.fullmatch(name)]
-    if more:
-        raise errors.InternalError(f"code for {target} needs undefined symbols: {', '.join(more)}")
+    undefined = [name for name in names if name not in _MEMORY and not _HELPERS.fullmatch(name)]
+    if undefined:
+        raise errors.InternalError(
+            f"code for {target} needs undefined symbols: {', '.join(undefined)}"
+        )
 
 
 def _elf_symbols(image: bytes) -> set[str]:
@@ -46,7 +48,7 @@ def _elf_symbols(image: bytes) -> set[str]:
     count = struct.unpack_from("<H", image, 60 if wide else 48)[0]
     sections = [section.unpack_from(image, start + index * section.size) for index in range(count)]
     symbol = struct.Struct("<IBBHQQ" if wide else "<IIIBBH")
-    found = set()
+    symbols = set()
     for _, kind, _, _, offset, length, link, *_ in sections:
         if kind != _SYMBOLS:
             continue
@@ -55,8 +57,8 @@ def _elf_symbols(image: bytes) -> set[str]:
             fields = symbol.unpack_from(image, index)
             if (fields[3] if wide else fields[5]) == _UNDEFINED:
                 begin = names + fields[0]
-                found.add(image[begin : image.index(b"\0", begin)].decode())
-    return found
+                symbols.add(image[begin : image.index(b"\0", begin)].decode())
+    return symbols
 
 
 def _wasm_symbols(image: bytes) -> set[str]:

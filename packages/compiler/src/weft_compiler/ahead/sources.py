@@ -54,9 +54,9 @@ def read_model(
             f"{path} is a graph, and graphs have no signatures or tags: omit --signature and --tags"
         )
     graph = _graph(path)
-    given, computed = graph_ends(graph)
+    default_inputs, computed = graph_ends(graph)
     return (
-        {name: tensor_named(graph, name) for name in inputs or given},
+        {name: tensor_named(graph, name) for name in inputs or default_inputs},
         {name: tensor_named(graph, name) for name in outputs or computed},
     )
 

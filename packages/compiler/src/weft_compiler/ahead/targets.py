@@ -50,16 +50,16 @@ def machine_options(
     if target == "native":
         host_target = host()
         # The host program may not have requested AMX from the system, so it must be explicit.
-        own = (
+        host_options = (
             (host_target.cpu, remove_features(host_target.features, ["amx-"]))
             if not cpu
             else (cpu, "")
         )
-        cpu, always, triple = own[0], own[1], host_target.triple
+        cpu, base_features, triple = host_options[0], host_options[1], host_target.triple
     else:
-        family, least, always = PROCESSORS[_processor_family(target)]
-        cpu, triple = cpu or least, f"{family}-{_system_name(target)}"
-    features = ",".join(filter(None, (always, features)))
+        family, default_cpu, base_features = PROCESSORS[_processor_family(target)]
+        cpu, triple = cpu or default_cpu, f"{family}-{_system_name(target)}"
+    features = ",".join(filter(None, (base_features, features)))
     processor = Target(triple, cpu, all_features(triple, cpu, features))
     _require_basis(target, processor, features)
     if processor.family == "arm" and processor.has("mclass"):  # it has Thumb instructions only

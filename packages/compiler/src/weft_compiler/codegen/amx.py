@@ -173,20 +173,23 @@ class _Chooser:
         row = w.put("mul nsw i64 %c_row, 4")
         last = w.put(f"getelementptr i8, ptr %own, i64 {_OWN}")
         arguments = "ptr %a, ptr %b, i64 %groups"
-        direct, own = w.label(), w.label()
-        w.branch(is_full, direct, own)
+        direct, indirect = w.label(), w.label()
+        w.branch(is_full, direct, indirect)
         w.begin(direct)
         remainder = f"ptr %c, i64 {row}, i1 %add, ptr {last}"
         w.do(f"call void @weft.tiles.2.2({arguments}, {remainder})")
         w.do("ret void")
-        w.begin(own)
+        w.begin(indirect)
         with w.emit_if("%add"):
             self._copy("%c", row, "%own", str(PANEL_BYTES))
         names = ["@weft.tiles.1.1", "@weft.tiles.1.2", "@weft.tiles.2.1", "@weft.tiles.2.2"]
-        two = w.put(f"icmp sgt i64 %columns, {_TILE}")
-        both = w.put(f"icmp sgt i64 %rows, {_TILE}")
-        few, many = w.select(two, "ptr", *names[1::-1]), w.select(two, "ptr", *names[3:1:-1])
-        kernel = w.select(both, "ptr", many, few)
+        has_two_columns = w.put(f"icmp sgt i64 %columns, {_TILE}")
+        has_two_rows = w.put(f"icmp sgt i64 %rows, {_TILE}")
+        one_row, two_rows = (
+            w.select(has_two_columns, "ptr", *names[1::-1]),
+            w.select(has_two_columns, "ptr", *names[3:1:-1]),
+        )
+        kernel = w.select(has_two_rows, "ptr", two_rows, one_row)
         remainder = f"ptr %own, i64 {PANEL_BYTES}, i1 %add, ptr {last}"
         w.do(f"call void {kernel}({arguments}, {remainder})")
         self._copy("%own", str(PANEL_BYTES), "%c", row)
@@ -204,21 +207,21 @@ class _Chooser:
         rows = w.emit_min("%rows", str(ROWS))
         masks = []
         for first in (0, _TILE):
-            left = w.put(f"trunc i64 {w.put(f'sub i64 %columns, {first}')} to i32")
-            masks.append(w.put(f"icmp slt {kind} <{index}>, {w.broadcast(kind, left)}"))
+            remaining = w.put(f"trunc i64 {w.put(f'sub i64 %columns, {first}')} to i32")
+            masks.append(w.put(f"icmp slt {kind} <{index}>, {w.broadcast(kind, remaining)}"))
         with w.iterate(rows, note=", !llvm.loop !0") as i:
             x = w.offset_address(source, "i8", w.put(f"mul nsw i64 {i}, {stride}"))
             y = w.offset_address(address, "i8", w.put(f"mul nsw i64 {i}, {apart_there}"))
-            for at, mask in enumerate(masks):
-                here, there = (
-                    w.offset_address(x, "i8", str(at * STEP)),
-                    w.offset_address(y, "i8", str(at * STEP)),
+            for step_index, mask in enumerate(masks):
+                x_lanes, y_lanes = (
+                    w.offset_address(x, "i8", str(step_index * STEP)),
+                    w.offset_address(y, "i8", str(step_index * STEP)),
                 )
                 result = w.put(
-                    f"call {kind} @llvm.masked.load.v16i32.p0(ptr align 4 {here}, "
+                    f"call {kind} @llvm.masked.load.v16i32.p0(ptr align 4 {x_lanes}, "
                     f"<{_TILE} x i1> {mask}, {kind} zeroinitializer)"
                 )
                 w.do(
-                    f"call void @llvm.masked.store.v16i32.p0({kind} {result}, ptr align 4 {there}, "
-                    f"<{_TILE} x i1> {mask})"
+                    f"call void @llvm.masked.store.v16i32.p0({kind} {result}, "
+                    f"ptr align 4 {y_lanes}, <{_TILE} x i1> {mask})"
                 )

@@ -131,10 +131,12 @@ class _Driver(Driver):
         """Return the LLVM function of a routine."""
         return self.function(name, self.s.dtype, _VIEWS[name], _PARAMETERS[name])
 
-    def turn_rows(self, start: str, stride: str, of: str, rows: str, depth: str) -> None:
-        """Copy rows with element stride `of`: pack them as columns, then transpose."""
+    def turn_rows(
+        self, start: str, stride: str, element_stride: str, rows: str, depth: str
+    ) -> None:
+        """Copy rows with element stride `element_stride`: pack them as columns, then transpose."""
         w, s = self.w, self.pairs
-        _pack(w, start, of, stride, rows, depth, self.turning)
+        _pack(w, start, element_stride, stride, rows, depth, self.turning)
         groups = self.groups(depth)
         if s.copied == "i16":
             transpose.call(
@@ -172,15 +174,15 @@ class _Matmul(_Driver):
         w = self.w
         first, column = w.put(f"mul nsw i64 {i}, %a_row"), w.put(f"mul nsw i64 {pc}, %a_column")
         start = w.offset_address("%a", "i16", first, column)
-        dense, transposed, done = w.label(), w.label(), w.label()
+        dense, transposed, end = w.label(), w.label(), w.label()
         w.branch(w.put("icmp eq i64 %a_column, 1"), dense, transposed)
         w.begin(dense)
         self.copy_rows(start, "%a_row", rows, depth)
-        w.go(done)
+        w.go(end)
         w.begin(transposed)
         self.turn_rows(start, "%a_row", "%a_column", rows, depth)
-        w.go(done)
-        w.begin(done)
+        w.go(end)
+        w.begin(end)
 
 
 class _Conv(_Driver):
@@ -228,9 +230,9 @@ class _ByFilter(_Driver):
                     address = w.offset_address(
                         "%y", "float", w.put(f"mul nsw i64 {i}, {window_size}"), jc
                     )
-                    left = (kernel_rows, w.put(f"sub i64 %depth, {i}"))
+                    remaining_rows = (kernel_rows, w.put(f"sub i64 %depth, {i}"))
                     block = ("0", columns, panels, groups)
-                    self.columns(left, block, columns, depth, (address, window_size, add))
+                    self.columns(remaining_rows, block, columns, depth, (address, window_size, add))
         return self.routine("conv_filter_pairs")
 
 
@@ -239,7 +241,7 @@ class _ByFilter(_Driver):
 
 def _pack(w: Loops, b: str, row: str, column: str, columns: str, k: str, panel: str) -> None:
     """Emit a call of `panel`."""
-    numbers = ", ".join(f"i64 {each}" for each in (row, column, columns, k))
+    numbers = ", ".join(f"i64 {number}" for number in (row, column, columns, k))
     w.do(f"call void @weft.panel(ptr {b}, {numbers}, ptr {panel})")
 
 
@@ -263,23 +265,23 @@ class _Panel:
         address = w.put(f"or i64 {w.put('ptrtoint ptr %b to i64')}, {w.put('shl i64 %column, 1')}")
         words = w.put(f"icmp eq i64 {w.put(f'and i64 {address}, 3')}, 0")
         iterations = w.put(f"and i1 {words}, {w.put('icmp eq i64 %row, 1')}")
-        dense, other, transposed, strided, done = (w.label() for _ in range(5))
-        w.branch(w.put("icmp eq i64 %column, 1"), dense, other)
+        dense, not_dense, transposed, strided, end = (w.label() for _ in range(5))
+        w.branch(w.put("icmp eq i64 %column, 1"), dense, not_dense)
         w.begin(dense)
         self._pack_dense()
-        w.go(done)
-        w.begin(other)
+        w.go(end)
+        w.begin(not_dense)
         w.branch(iterations, transposed, strided)
         w.begin(transposed)
         full_count = w.put("lshr i64 %k, 1")
         words = w.put("lshr i64 %column, 1")
         transpose.call(w, "%b", "%panel", "%columns", full_count, words, str(PANEL))
         self._pack_elements(w.put("and i64 %k, -2"))
-        w.go(done)
+        w.go(end)
         w.begin(strided)
         self._pack_elements("0")
-        w.go(done)
-        w.begin(done)
+        w.go(end)
+        w.begin(end)
         w.do("ret void")
         lines = "\n".join(w.lines)
         numbers = ", ".join(f"i64 %{name}" for name in ("row", "column", "columns", "k"))
@@ -295,29 +297,29 @@ class _Panel:
                 start = w.offset_address("%b", "i16", w.put(f"mul nsw i64 {p}, %row"))
                 rows = [start, w.offset_address(start, "i16", "%row")][:count]
                 address = w.offset_address("%panel", "i16", w.put(f"mul nsw i64 {p}, {PANEL}"))
-                whole, parts, done = w.label(), w.label(), w.label()
-                w.branch(w.put(f"icmp eq i64 %columns, {PANEL}"), whole, parts)
-                w.begin(whole)
+                full_panel, parts, end = w.label(), w.label(), w.label()
+                w.branch(w.put(f"icmp eq i64 %columns, {PANEL}"), full_panel, parts)
+                w.begin(full_panel)
                 self._interleave(rows, address, PANEL)
-                w.go(done)
+                w.go(end)
                 w.begin(parts)
                 fours = w.put("and i64 %columns, -4")
                 for lanes, first, last in ((4, "0", fours), (1, fours, "%columns")):
                     with w.iterate(last, lanes, low=first, note=", !llvm.loop !0") as j:
-                        here = [w.offset_address(row, "i16", j) for row in rows]
-                        there = w.offset_address(address, "i16", w.put(f"shl i64 {j}, 1"))
-                        self._interleave(here, there, lanes)
-                w.go(done)
-                w.begin(done)
+                        source_addresses = [w.offset_address(row, "i16", j) for row in rows]
+                        target_address = w.offset_address(address, "i16", w.put(f"shl i64 {j}, 1"))
+                        self._interleave(source_addresses, target_address, lanes)
+                w.go(end)
+                w.begin(end)
 
     def _interleave(self, rows: list[str], address: str, lanes: int) -> None:
         """Interleave the elements of one or two rows; a missing second row is zero."""
         w, kind = self.w, f"<{lanes} x i16>"
         result = [w.put(f"load {kind}, ptr {row}, align 2") for row in rows]
-        both = (*result, "zeroinitializer")[:2]
+        halves = (*result, "zeroinitializer")[:2]
         order = ", ".join(f"i32 {lane + half * lanes}" for lane in range(lanes) for half in (0, 1))
         x = w.put(
-            f"shufflevector {kind} {both[0]}, {kind} {both[1]}, <{2 * lanes} x i32> <{order}>"
+            f"shufflevector {kind} {halves[0]}, {kind} {halves[1]}, <{2 * lanes} x i32> <{order}>"
         )
         w.do(f"store <{2 * lanes} x i16> {x}, ptr {address}, align 2")
 
@@ -350,16 +352,16 @@ class _Pack:
         groups = w.put(f"lshr i64 {w.put('add nsw i64 %k, 1')}, 1")
         # Several contiguous rows at a time, so that cache lines are read in sequence.
         dense = w.put("icmp eq i64 %b_column, 1")
-        several = w.select(dense, "i64", str(_ROWS), "%k")
-        with w.iterate("%k", several) as p, w.iterate("%n", PANEL) as j:
+        block_depth = w.select(dense, "i64", str(_ROWS), "%k")
+        with w.iterate("%k", block_depth) as p, w.iterate("%n", PANEL) as j:
             size = w.put(f"mul nsw i64 {j}, {PANEL_BYTES // PANEL}")
             size = w.put(f"mul nsw i64 {size}, {groups}")
-            done = w.put(f"mul nsw i64 {p}, {PANEL_BYTES // PAIR}")
-            address = w.offset_address("%panels", "i8", size, done)
+            offset = w.put(f"mul nsw i64 {p}, {PANEL_BYTES // PAIR}")
+            address = w.offset_address("%panels", "i8", size, offset)
             row, column = w.put(f"mul nsw i64 {p}, %b_row"), w.put(f"mul nsw i64 {j}, %b_column")
             start = w.offset_address("%b", "i16", row, column)
             num_columns = w.emit_min(w.put(f"sub i64 %n, {j}"), str(PANEL))
-            depth = w.emit_min(w.put(f"sub i64 %k, {p}"), several)
+            depth = w.emit_min(w.put(f"sub i64 %k, {p}"), block_depth)
             _pack(w, start, "%b_row", "%b_column", num_columns, depth, address)
         views, numbers = _VIEWS["pack_pairs"], _PARAMETERS["pack_pairs"]
         return function("pack_pairs", dtypes.bfloat16, w, views, numbers)

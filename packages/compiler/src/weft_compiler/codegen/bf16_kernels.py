@@ -135,7 +135,7 @@ class PairShape:
         """Convert elements of a, a vector or a scalar, to the format of the kernels."""
         if self.copied == "i16":
             return x
-        kind, wide = (f"<{lanes} x {of}>" if lanes else of for of in ("i16", "i32"))
+        kind, wide = (f"<{lanes} x {element}>" if lanes else element for element in ("i16", "i32"))
         shift = f"<{', '.join(['i32 16'] * lanes)}>" if lanes else "16"
         bits = w.put(f"shl {wide} {w.put(f'zext {kind} {x} to {wide}')}, {shift}")
         return w.put(f"bitcast {wide} {bits} to {wide.replace('i32', 'float')}")
@@ -175,7 +175,7 @@ class _Float32Kernel(_Kernel):
         kind = f"<{lanes} x i32>"
         first = w.put(f"shl {kind} {words}, <{', '.join(['i32 16'] * lanes)}>")
         second = w.put(f"and {kind} {words}, <{', '.join(['i32 -65536'] * lanes)}>")
-        return [w.put(f"bitcast {kind} {each} to {self.kind}") for each in (first, second)]
+        return [w.put(f"bitcast {kind} {half} to {self.kind}") for half in (first, second)]
 
     def row_of(self, address: str, b: list[list[str]], totals: list[str]) -> list[str]:
         w = self.w
@@ -201,9 +201,11 @@ class _DotKernel(_Kernel):
         return f"<{PAIR * self.s.lanes} x bfloat>"
 
     def row_of(self, address: str, b: list[list[str]], totals: list[str]) -> list[str]:
-        w, many = self.w, f"<{self.s.lanes} x i32>"
+        w, vector_type = self.w, f"<{self.s.lanes} x i32>"
         x = w.put(f"load i32, ptr {address}, align 2")
-        broadcast_value = w.put(f"bitcast {many} {w.broadcast(many, x)} to {self._pairs}")
+        broadcast_value = w.put(
+            f"bitcast {vector_type} {w.broadcast(vector_type, x)} to {self._pairs}"
+        )
         function = "llvm.x86.avx512bf16.dpbf16ps.512"
         if not self.s.target.x86:
             function = "llvm.aarch64.neon.bfdot.v4f32.v8bf16"

@@ -71,7 +71,7 @@ def call(
     """
     prefix = _PREFIX[dtype]
     kind = _KIND[prefix]
-    one, beta = literal(1.0, dtype), literal(float(params["accumulate"]), dtype)
+    alpha, beta = literal(1.0, dtype), literal(float(params["accumulate"]), dtype)
     m, n, k = sizes["m"], sizes["n"], sizes["k"]
     if m == n == 1 and not params["accumulate"]:
         strides = f"i64 {params['a_column']}, ptr {b}, i64 {params['b_row']}"
@@ -81,14 +81,14 @@ def call(
     if m == 1 or n == 1:
         # A row times a matrix is the transposed matrix times a column.
         matrix, vector, rows = (b, a, n) if m == 1 else (a, b, m)
-        near, far = ("b_row", "b_column") if m == 1 else ("a_column", "a_row")
+        unit_stride, row_stride = ("b_row", "b_column") if m == 1 else ("a_column", "a_row")
         step = params["a_column" if m == 1 else "b_row"]
-        order, stride = _COLUMN_MAJOR, params[far]
-        if params[near] != 1 or stride < params["k"]:
-            order, stride = _ROW_MAJOR, params[near]
+        order, stride = _COLUMN_MAJOR, params[row_stride]
+        if params[unit_stride] != 1 or stride < params["k"]:
+            order, stride = _ROW_MAJOR, params[unit_stride]
         w.do(
             f"call void @{symbol(prefix + 'gemv')}(i32 {order}, i32 {_TRANSPOSED}, i64 {k}, "
-            f"i64 {rows}, {kind} {one}, ptr {matrix}, i64 {stride}, ptr {vector}, i64 {step}, "
+            f"i64 {rows}, {kind} {alpha}, ptr {matrix}, i64 {stride}, ptr {vector}, i64 {step}, "
             f"{kind} {beta}, ptr {c}, i64 {1 if m == 1 else params['c_row']})"
         )
         return prefix + "gemv"
@@ -98,7 +98,7 @@ def call(
     apart_b = sizes["b_row" if turned_b == _PLAIN else "b_column"]
     w.do(
         f"call void @{symbol(prefix + 'gemm')}(i32 {_ROW_MAJOR}, i32 {turned_a}, i32 {turned_b}, "
-        f"i64 {m}, i64 {n}, i64 {k}, {kind} {one}, ptr {a}, i64 {apart_a}, ptr {b}, "
+        f"i64 {m}, i64 {n}, i64 {k}, {kind} {alpha}, ptr {a}, i64 {apart_a}, ptr {b}, "
         f"i64 {apart_b}, {kind} {beta}, ptr {c}, i64 {sizes['c_row']})"
     )
     return prefix + "gemm"
@@ -123,14 +123,14 @@ def product(dtype: DType) -> str:
 
 def call_stored(w: Writer, dtype: DType, a: str, b: str, c: str, arguments: Sequence[str]) -> None:
     """Emit a call of `product` with `blas_arguments` that are known only at run time."""
-    kind, one = _KIND[_PREFIX[dtype]], literal(1.0, dtype)
+    kind, alpha = _KIND[_PREFIX[dtype]], literal(1.0, dtype)
     turned_a, turned_b, m, n, k, apart_a, apart_b, c_row, accumulate = arguments
-    transposed = [w.put(f"trunc i64 {each} to i32") for each in (turned_a, turned_b)]
+    transposed = [w.put(f"trunc i64 {flag} to i32") for flag in (turned_a, turned_b)]
     beta = w.put(f"sitofp i64 {accumulate} to {kind}")
     w.do(
         f"call void @{symbol(product(dtype))}(i32 {_ROW_MAJOR}, i32 {transposed[0]}, i32 "
         f"{transposed[1]}, "
-        f"i64 {m}, i64 {n}, i64 {k}, {kind} {one}, ptr {a}, i64 {apart_a}, ptr {b}, "
+        f"i64 {m}, i64 {n}, i64 {k}, {kind} {alpha}, ptr {a}, i64 {apart_a}, ptr {b}, "
         f"i64 {apart_b}, {kind} {beta}, ptr {c}, i64 {c_row})"
     )
 

@@ -60,15 +60,17 @@ def with_size_table(piece: Piece, call: Routine, options: Options) -> Piece:
     workspace = round_up(call.workspace_bytes(routine_dtype(piece, call), target_of(options)))
     words = [units, cut.unit, cut.count, cut.chunks, workspace, position, int(cut.rows)]
     buffers = (*piece.program.inputs, *piece.program.outputs)
-    slots = {each.name: 1 + number for number, each in enumerate(buffers)}
+    slots = {buffer_of_slot.name: 1 + number for number, buffer_of_slot in enumerate(buffers)}
     for number, view in enumerate(call.views):
         buffer = buffers[slots[view.buffer] - 1]
-        indices = [int(each.value) for each in view.indices if isinstance(each, Constant)]
+        indices = [
+            int(coordinate.value) for coordinate in view.indices if isinstance(coordinate, Constant)
+        ]
         offset = sum(address * step for address, step in zip(indices, buffer.strides, strict=True))
         size = buffer.dtype.size
         words += [slots[view.buffer], offset * size, cut.steps.get(number, 0) * size]
     words += arguments.values()
-    words += [int(each.value) for each in call.numbers if isinstance(each, Constant)]
+    words += [int(argument.value) for argument in call.numbers if isinstance(argument, Constant)]
     table = Buffer("table", dtypes.int64, (len(words),))
     program = replace(piece.program, inputs=(table,), outputs=buffers)
     numbers = (np.array(words, np.int64),)
@@ -161,9 +163,9 @@ def _run(shares: bool, is_product: bool) -> str:
         single = w.put(f"or i1 {single}, {w.put('icmp eq i64 %threads, 1')}")
         if is_product:
             single = w.put(f"or i1 {single}, {blas.uses_many_threads(w, set())}")
-        serial, together = w.label(), w.label()
-        w.branch(single, serial, together)
-        w.begin(together)
+        serial, parallel = w.label(), w.label()
+        w.branch(single, serial, parallel)
+        w.begin(parallel)
         for index, value in enumerate(("%buffers", "%arena", "%table")):
             address = w.put(f"getelementptr ptr, ptr %frame, i64 {index}")
             w.do(f"store ptr {value}, ptr {address}")

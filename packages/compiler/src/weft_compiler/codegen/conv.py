@@ -178,7 +178,7 @@ class _Forward(_Driver):
         large, maximum = self._select_gather_size()
         with w.iterate(self.windows, maximum) as first:
             count = w.emit_min(w.put(f"sub i64 {self.windows}, {first}"), maximum)
-            own, copies = emit_panel_address(w, s, count)
+            panel_copy, copies = emit_panel_address(w, s, count)
             copies = w.put(f"and i1 {copies}, {w.put(f'xor i1 {packed}, true')}")
             asks = w.put(f"or i1 {large}, {w.put(f'icmp eq i64 {first}, 0')}")
             requested = w.select(asks, "i64", stride, "0")
@@ -196,15 +196,15 @@ class _Forward(_Driver):
                     panel = Panel(b, stride, depth, num_columns, following, requested)
                     row = w.put(f"mul nsw i64 {first}, %depth")
                     c = (w.offset_address("%y", s.scalar, row, j), "%depth", add)
-                    emit_panel_tiles(w, s, panel, own, copies, count, self.windows, c)
+                    emit_panel_tiles(w, s, panel, panel_copy, copies, count, self.windows, c)
 
     def _select_gather_size(self) -> tuple[str, str]:
         """Emit a test for large filters, and the number of windows to gather together."""
         w, s, size = self.w, self.s, self.s.dtype.size
         narrow = w.put(f"icmp sle i64 {self.places}, {_NARROW // size}")
-        few = w.select(narrow, "i64", str(_AT_ONCE * s.rows[0]), str(s.rows[0]))
+        gather_size = w.select(narrow, "i64", str(_AT_ONCE * s.rows[0]), str(s.rows[0]))
         large = emit_large_test(w, s, self.places, "%depth")
-        return large, w.select(large, "i64", str(MANY * s.rows[0]), few)
+        return large, w.select(large, "i64", str(MANY * s.rows[0]), gather_size)
 
     def _panel_address(self, packed: str, stride: str, pc: str, j: str) -> str:
         """Return the address of the filters from an element of the windows and a column onwards."""

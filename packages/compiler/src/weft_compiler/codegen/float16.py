@@ -18,18 +18,18 @@ def round_half(w: Writer, x: str, dtype: DType, target: Target) -> str:
         return _round_bits(w, x, 16)
     if _is_native(target):
         return w.put(f"fpext half {w.put(f'fptrunc float {x} to half')} to float")
-    near = _round_bits(w, x, 13)
-    size = w.call("llvm.fabs.f32", "float", near)
+    rounded = _round_bits(w, x, 13)
+    size = w.call("llvm.fabs.f32", "float", rounded)
     infinite = w.call("llvm.copysign.f32", "float", _constant(float("inf")), x)
-    over = w.put(f"fcmp oge float {size}, {_constant(65536.0)}")
-    near = w.select(over, "float", infinite, near)
+    overflows = w.put(f"fcmp oge float {size}, {_constant(65536.0)}")
+    rounded = w.select(overflows, "float", infinite, rounded)
     # float32 numbers in [0.5, 1) have the spacing of denormal float16 numbers
     magnitude = w.call("llvm.fabs.f32", "float", x)
     up = w.put(f"fadd float {magnitude}, {_constant(0.5)}")
     small = w.put(f"fsub float {up}, {_constant(0.5)}")
     small = w.call("llvm.copysign.f32", "float", small, x)
-    under = w.put(f"fcmp olt float {magnitude}, {_constant(2.0**-14)}")
-    return w.select(under, "float", small, near)
+    is_subnormal = w.put(f"fcmp olt float {magnitude}, {_constant(2.0**-14)}")
+    return w.select(is_subnormal, "float", small, rounded)
 
 
 def half_from_bits(w: Writer, bits: str, dtype: DType, target: Target) -> str:
@@ -79,8 +79,8 @@ def _round_bits(w: Writer, x: str, dropped: int) -> str:
     bits = w.put(f"bitcast float {x} to i32")
     last = w.put(f"and i32 {w.put(f'lshr i32 {bits}, {dropped}')}, 1")
     half = w.put(f"add i32 {bits}, {(1 << (dropped - 1)) - 1}")
-    kept = w.put(f"and i32 {w.put(f'add i32 {half}, {last}')}, {-(1 << dropped)}")
-    near = w.put(f"bitcast i32 {kept} to float")
+    rounded_bits = w.put(f"and i32 {w.put(f'add i32 {half}, {last}')}, {-(1 << dropped)}")
+    rounded = w.put(f"bitcast i32 {rounded_bits} to float")
     is_nan = w.put(f"fcmp uno float {x}, {x}")
     nan = w.call("llvm.copysign.f32", "float", _constant(float("nan")), x)
-    return w.select(is_nan, "float", nan, near)
+    return w.select(is_nan, "float", nan, rounded)

@@ -58,24 +58,24 @@ def free_names(statement: Statement, immediate: Container[str]) -> list[str]:
       immediate: buffers whose only element is known; they are not loaded.
     """
     names: dict[str, None] = {}
-    inside = set()
-    for each in walk((statement,)):
-        for expression in expressions(each):
+    defined = set()
+    for inner in walk((statement,)):
+        for expression in expressions(inner):
             for part in parts(expression):
                 if isinstance(part, Variable):
                     names[part.name] = None
                 elif isinstance(part, Load) and part.buffer not in immediate:
                     names[part.buffer] = None
-        match each:
+        match inner:
             case Store(buffer=buffer):
                 names[buffer] = None
             case Call(views=views):
                 names |= dict.fromkeys(view.buffer for view in views)
             case For(variable=name) | Let(name=name) | Var(name=name):
-                inside.add(name)
+                defined.add(name)
             case Allocate(buffer=allocated):
-                inside.add(allocated.name)
-    return [name for name in names if name not in inside]
+                defined.add(allocated.name)
+    return [name for name in names if name not in defined]
 
 
 def strip_attributes(kind: str) -> str:
@@ -86,16 +86,16 @@ def strip_attributes(kind: str) -> str:
 def thunk(name: str, captures: Sequence[Capture]) -> str:
     """Return a function that loads the values of a frame and calls another function with them."""
     w = Writer()
-    given = []
-    for index, each in enumerate(captures):
-        kind = strip_attributes(each.kind)
+    arguments = []
+    for index, capture in enumerate(captures):
+        kind = strip_attributes(capture.kind)
         address = w.put(f"getelementptr i64, ptr %frame, i64 {index}")
         value = w.put(f"load {'i8' if kind == 'i1' else kind}, ptr {address}, align 8")
         if kind == "i1":
             value = w.put(f"trunc i8 {value} to i1")
-        given.append(f"{kind} {value}")
+        arguments.append(f"{kind} {value}")
     iterations = "i64 %thread, i64 %low, i64 %high"
-    result = w.put(f"call i32 @{name}({iterations}, {', '.join(given)})")
+    result = w.put(f"call i32 @{name}({iterations}, {', '.join(arguments)})")
     w.do(f"ret i32 {result}")
     head = f"define internal i32 @{name}.call(ptr %frame, {iterations}) #0"
     return "\n".join([f"{head} {{\nentry:", *w.lines, "}", ""])

@@ -35,15 +35,15 @@ def emit_pixel_test(w: Loops, row: str) -> str:
       w: the writer of a function with the parameters WINDOWS.
       row: the first row.
     """
-    ones = w.put("mul i64 %taps_y, %taps_x")
-    ones = w.put(f"mul i64 {ones}, {w.put('mul i64 %stride_y, %stride_x')}")
+    taps_and_strides = w.put("mul i64 %taps_y, %taps_x")
+    taps_and_strides = w.put(f"mul i64 {taps_and_strides}, {w.put('mul i64 %stride_y, %stride_x')}")
     zeros = w.put("or i64 %before_y, %before_x")
     lines = w.put("icmp eq i64 %width, %breadth")
     is_full = w.put("icmp eq i64 %rows, %height")
-    within = w.put(f"icmp sle i64 {w.put(f'add i64 {row}, %rows')}, %height")
+    is_within = w.put(f"icmp sle i64 {w.put(f'add i64 {row}, %rows')}, %height")
     is_full = w.put(f"or i1 {is_full}, {w.put('icmp eq i64 %images, 1')}")
-    result = w.put(f"icmp eq i64 {ones}, 1")
-    for zero in (w.put(f"icmp eq i64 {zeros}, 0"), lines, is_full, within):
+    result = w.put(f"icmp eq i64 {taps_and_strides}, 1")
+    for zero in (w.put(f"icmp eq i64 {zeros}, 0"), lines, is_full, is_within):
         result = w.put(f"and i1 {result}, {zero}")
     return result
 
@@ -88,27 +88,32 @@ class Gather:
         j = w.put(f"add nsw i64 {w.put(f'sdiv i64 {remainder}, %width')}, %row")
         start = (n, j, w.put(f"srem i64 {remainder}, %width"))
         end = w.put("add nsw i64 %place, %size")
-        head, body, done, before = w.label(), w.label(), w.label(), w.block
+        head, body, exit_label, preheader = w.label(), w.label(), w.label(), w.block
         w.go(head)
         w.begin(head)
         address = w.name()
         line_index = len(w.lines)
         w.do("")
-        w.branch(w.put(f"icmp slt i64 {address}, {end}"), body, done)
+        w.branch(w.put(f"icmp slt i64 {address}, {end}"), body, exit_label)
         w.begin(body)
-        tap, inside = w.put(f"udiv i64 {address}, {run}"), w.put(f"urem i64 {address}, {run}")
-        size = w.emit_min(w.put(f"sub i64 {run}, {inside}"), w.put(f"sub i64 {end}, {address}"))
+        tap, position_in_run = (
+            w.put(f"udiv i64 {address}, {run}"),
+            w.put(f"urem i64 {address}, {run}"),
+        )
+        size = w.emit_min(
+            w.put(f"sub i64 {run}, {position_in_run}"), w.put(f"sub i64 {end}, {address}")
+        )
         ky, kx = w.put(f"udiv i64 {tap}, {runs}"), w.put(f"urem i64 {tap}, {runs}")
         dy = w.put(f"sub i64 {w.put(f'mul nsw i64 {ky}, %dilation_y')}, %before_y")
         dx = w.put(f"sub i64 {w.put(f'mul nsw i64 {kx}, %dilation_x')}, %before_x")
         target = w.offset_address("%y", self.scalar, w.put(f"sub i64 {address}, %place"))
-        self._gather_windows(start, (dy, dx, inside), size, (image, line), target)
+        self._gather_windows(start, (dy, dx, position_in_run), size, (image, line), target)
         following = w.put(f"add nsw i64 {address}, {size}")
         w.lines[line_index] = (
-            f"  {address} = phi i64 [ %place, %{before} ], [ {following}, %{w.block} ]"
+            f"  {address} = phi i64 [ %place, %{preheader} ], [ {following}, %{w.block} ]"
         )
         w.go(head)
-        w.begin(done)
+        w.begin(exit_label)
         w.do("ret void")
         numbers = ", ".join(f"i64 %{name}" for name in self.numbers)
         lines = "\n".join(w.lines)
@@ -140,20 +145,22 @@ class Gather:
           stride: the strides of images and rows, in elements.
         """
         w, source_type = self.w, self.source
-        (dy, dx, inside), (image, line) = moved, stride
-        within = self._columns_within(dx, inside, size, line) if self.beyond else None
-        begin, head, body, done = w.block, w.label(), w.label(), w.label()
+        (dy, dx, position_in_run), (image, line) = moved, stride
+        window_range = (
+            self._columns_within(dx, position_in_run, size, line) if self.beyond else None
+        )
+        begin, head, body, end = w.block, w.label(), w.label(), w.label()
         last_row = w.put("add nsw i64 %row, %rows")
         w.go(head)
         w.begin(head)
         i, n, y, x = w.name(), w.name(), w.name(), w.name()
         line_index = len(w.lines)
         w.lines += [""] * 4
-        w.branch(w.put(f"icmp slt i64 {i}, %count"), body, done)
+        w.branch(w.put(f"icmp slt i64 {i}, %count"), body, end)
         w.begin(body)
         source_y = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {y}, %stride_y')}, {dy}")
         column = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {x}, %stride_x')}, {dx}")
-        first = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {column}, %channels')}, {inside}")
+        first = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {column}, %channels')}, {position_in_run}")
         is_inside = w.put(f"icmp ult i64 {source_y}, %height")
         lines = w.put(f"mul nsw i64 {source_y}, {line}")
         offset = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {n}, {image}')}, {lines}")
@@ -161,22 +168,24 @@ class Gather:
         source = w.offset_address("%x", source_type, offset)
         address = w.offset_address(target, self.scalar, w.put(f"mul nsw i64 {i}, %apart"))
         moved_on = "1"
-        if within is not None:
-            run = self._run(i, x, is_inside, within)
+        if window_range is not None:
+            run = self._run(i, x, is_inside, window_range)
             safe = self._is_safe(offset, run, size, image)
-            many, one, both = w.label(), w.label(), w.label()
-            w.branch(w.put(f"and i1 {w.put(f'icmp sgt i64 {run}, 0')}, {safe}"), many, one)
-            w.begin(many)
+            run_label, single_label, merge = w.label(), w.label(), w.label()
+            w.branch(
+                w.put(f"and i1 {w.put(f'icmp sgt i64 {run}, 0')}, {safe}"), run_label, single_label
+            )
+            w.begin(run_label)
             self._move_run(source, address, run, size)
-            many = w.block
-            w.go(both)
-            w.begin(one)
+            run_label = w.block
+            w.go(merge)
+            w.begin(single_label)
         self._gather_window(source, address, is_inside, first, (size, line))
-        if within is not None:
-            one = w.block
-            w.go(both)
-            w.begin(both)
-            moved_on = w.put(f"phi i64 [ {run}, %{many} ], [ 1, %{one} ]")
+        if window_range is not None:
+            single_label = w.block
+            w.go(merge)
+            w.begin(merge)
+            moved_on = w.put(f"phi i64 [ {run}, %{run_label} ], [ 1, %{single_label} ]")
         x_next, y_next = w.put(f"add nsw i64 {x}, {moved_on}"), w.put(f"add nsw i64 {y}, 1")
         wraps = w.put(f"icmp eq i64 {x_next}, %width")
         ends = w.put(f"and i1 {wraps}, {w.put(f'icmp eq i64 {y_next}, {last_row}')}")
@@ -191,21 +200,21 @@ class Gather:
                 f"  {old} = phi i64 [ {begun}, %{begin} ], [ {new[old]}, %{w.block} ]"
             )
         w.go(head)
-        w.begin(done)
+        w.begin(end)
 
     def _gather_window(
-        self, source: str, address: str, there: str, first: str, sizes: tuple[str, str]
+        self, source: str, address: str, is_inside: str, first: str, sizes: tuple[str, str]
     ) -> None:
         """Gather the run of one window, which may be partly outside.
 
         Args:
-          there: true if its row is in the image.
+          is_inside: true if its row is in the image.
           first: its offset in the line.
           sizes: sizes of the run, and of a line.
         """
         w, (size, line) = self.w, sizes
         low = self._clamp(w.put(f"sub i64 0, {first}"), size)
-        low = w.select(there, "i64", low, size)
+        low = w.select(is_inside, "i64", low, size)
         high = self._clamp(w.put(f"sub i64 {line}, {first}"), size)
         high = w.put(f"call i64 @llvm.smax.i64(i64 {low}, i64 {high})")
         self._fill(address, "0", low)
@@ -219,24 +228,26 @@ class Gather:
 
     # ---------------------------------------------------------------------- several windows
 
-    def _columns_within(self, dx: str, inside: str, size: str, line: str) -> tuple[str, str]:
+    def _columns_within(
+        self, dx: str, position_in_run: str, size: str, line: str
+    ) -> tuple[str, str]:
         """Return the first and the last window of an image line whose run is inside the line."""
         w = self.w
         step = w.put("mul nsw i64 %stride_x, %channels")
-        first = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {dx}, %channels')}, {inside}")
-        before = w.put(f"sub i64 {w.put(f'sub i64 {step}, 1')}, {first}")
-        low = w.put(f"sdiv i64 {before}, {step}")
+        first = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {dx}, %channels')}, {position_in_run}")
+        distance = w.put(f"sub i64 {w.put(f'sub i64 {step}, 1')}, {first}")
+        low = w.put(f"sdiv i64 {distance}, {step}")
         low = w.put(f"call i64 @llvm.smax.i64(i64 {low}, i64 0)")
-        left = w.put(f"sub i64 {w.put(f'sub i64 {line}, {size}')}, {first}")
-        none = w.put(f"icmp slt i64 {left}, 0")
-        return low, w.select(none, "i64", "-1", w.put(f"sdiv i64 {left}, {step}"))
+        remaining = w.put(f"sub i64 {w.put(f'sub i64 {line}, {size}')}, {first}")
+        none = w.put(f"icmp slt i64 {remaining}, 0")
+        return low, w.select(none, "i64", "-1", w.put(f"sdiv i64 {remaining}, {step}"))
 
-    def _run(self, i: str, x: str, there: str, within: tuple[str, str]) -> str:
+    def _run(self, i: str, x: str, is_line_inside: str, window_range: tuple[str, str]) -> str:
         """Return how many adjacent windows, from one onwards, have their runs inside the line."""
-        w, (low, high) = self.w, within
+        w, (low, high) = self.w, window_range
         last = w.emit_min(w.put(f"add nsw i64 {high}, 1"), "%width")
         count = w.emit_min(w.put(f"sub i64 {last}, {x}"), w.put(f"sub i64 %count, {i}"))
-        is_inside = w.put(f"and i1 {there}, {w.put(f'icmp sge i64 {x}, {low}')}")
+        is_inside = w.put(f"and i1 {is_line_inside}, {w.put(f'icmp sge i64 {x}, {low}')}")
         return w.select(is_inside, "i64", count, "0")
 
     def _is_safe(self, offset: str, run: str, size: str, image: str) -> str:
@@ -252,12 +263,12 @@ class Gather:
         """Copy the runs of windows in whole registers; the last may write beyond the run."""
         w, lanes = self.w, self.lanes[0]
         step = w.put("mul nsw i64 %stride_x, %channels")
-        done = w.label()
+        end = w.label()
         for registers in (1, 2, 0):
-            here, other = w.label(), w.label()
+            short_copy, long_copy = w.label(), w.label()
             if registers:
-                w.branch(w.put(f"icmp sle i64 {size}, {registers * lanes}"), here, other)
-                w.begin(here)
+                w.branch(w.put(f"icmp sle i64 {size}, {registers * lanes}"), short_copy, long_copy)
+                w.begin(short_copy)
             with w.iterate(run, note=", !llvm.loop !0") as t:
                 x = w.offset_address(source, self.source, w.put(f"mul nsw i64 {t}, {step}"))
                 y = w.offset_address(address, self.scalar, w.put(f"mul nsw i64 {t}, %apart"))
@@ -265,8 +276,8 @@ class Gather:
                     self._move(x, y, str(register * lanes), lanes)
                 if not registers:
                     self._move_all(x, y, size)
-            w.go(done)
-            w.begin(other if registers else done)
+            w.go(end)
+            w.begin(long_copy if registers else end)
 
     def _clamp(self, x: str, size: str) -> str:
         """Clamp a number to [0, size]."""
@@ -276,17 +287,17 @@ class Gather:
         """Fill the elements outside the image."""
         w, scalar = self.w, self.scalar
         with w.emit_if(w.put(f"icmp slt i64 {low}, {high}")), w.iterate(high, low=low) as k:
-            at = w.offset_address(address, scalar, k)
-            w.do(f"store {scalar} {self.padding_value}, ptr {at}, align {self.aligned(scalar)}")
+            start = w.offset_address(address, scalar, k)
+            w.do(f"store {scalar} {self.padding_value}, ptr {start}, align {self.aligned(scalar)}")
 
     def _copy(self, source: str, address: str, count: str) -> None:
         """Copy elements in registers; the last register may overlap the previous one."""
         w = self.w
-        done = w.label()
+        end = w.label()
         for lanes in self.lanes:
-            other, less = w.label(), w.label()
-            w.branch(w.put(f"icmp sge i64 {count}, {lanes}"), other, less)
-            w.begin(other)
+            vector_copy, scalar_copy = w.label(), w.label()
+            w.branch(w.put(f"icmp sge i64 {count}, {lanes}"), vector_copy, scalar_copy)
+            w.begin(vector_copy)
             last = w.put(f"sub i64 {count}, {lanes}")
             if lanes == self.lanes[0]:
                 self._move_all(source, address, last)
@@ -294,28 +305,28 @@ class Gather:
                 with w.iterate(last, lanes, note=", !llvm.loop !0") as k:
                     self._move(source, address, k, lanes)
             self._move(source, address, last, lanes)
-            w.go(done)
-            w.begin(less)
+            w.go(end)
+            w.begin(scalar_copy)
         with w.iterate(count, note=", !llvm.loop !0") as k:
             self._move(source, address, k)
-        w.go(done)
-        w.begin(done)
+        w.go(end)
+        w.begin(end)
 
     def _move_all(self, source: str, address: str, count: str) -> None:
         """Copy elements in the widest registers, unrolled; the last may write beyond the end."""
         w, lanes = self.w, self.lanes[0]
-        several = w.put(f"and i64 {count}, {-_UNROLLED * lanes}")
-        with w.iterate(several, _UNROLLED * lanes, note=", !llvm.loop !0") as k:
+        unrolled_count = w.put(f"and i64 {count}, {-_UNROLLED * lanes}")
+        with w.iterate(unrolled_count, _UNROLLED * lanes, note=", !llvm.loop !0") as k:
             for register in range(_UNROLLED):
                 self._move(source, address, w.put(f"add nsw i64 {k}, {register * lanes}"), lanes)
-        with w.iterate(count, lanes, low=several, note=", !llvm.loop !0") as k:
+        with w.iterate(count, lanes, low=unrolled_count, note=", !llvm.loop !0") as k:
             self._move(source, address, k, lanes)
 
     def _move(self, source: str, address: str, k: str, lanes: int = 0) -> None:
         w = self.w
         kinds = [f"<{lanes} x {kind}>" if lanes else kind for kind in (self.source, self.scalar)]
-        at = w.offset_address(source, self.source, k)
-        result = w.put(f"load {kinds[0]}, ptr {at}, align {self.aligned(self.source)}")
+        source_address = w.offset_address(source, self.source, k)
+        result = w.put(f"load {kinds[0]}, ptr {source_address}, align {self.aligned(self.source)}")
         result = self.stored(result, lanes)
         address = w.offset_address(address, self.scalar, k)
         w.do(f"store {kinds[1]} {result}, ptr {address}, align {self.aligned(self.scalar)}")

@@ -42,10 +42,10 @@ def module_text(dtype: DType, target: Target) -> str:
     routines = [_Conv(s).text(), _Pack(s.dtype).text()]
     if not s.in_tiles:
         return module(target, *texts(s), _Bytes(s).text(), _Matmul(s).text(), *routines)
-    few = replace(s, dot=dot_of_rows(target))
-    gathers = [_Bytes(s).text(), _Bytes(few, _FewRows.gathering).text()]
-    products = [_Matmul(s).text(_MANY), _FewRows(few).text(_FEW), _selector(s.dtype)]
-    return module(target, *texts(s), *texts(few), *gathers, *products, *routines)
+    few_rows_shape = replace(s, dot=dot_of_rows(target))
+    gathers = [_Bytes(s).text(), _Bytes(few_rows_shape, _FewRows.gathering).text()]
+    products = [_Matmul(s).text(_MANY), _FewRows(few_rows_shape).text(_FEW), _selector(s.dtype)]
+    return module(target, *texts(s), *texts(few_rows_shape), *gathers, *products, *routines)
 
 
 _FEW, _MANY = "weft.few.rows", "weft.many.rows"
@@ -82,10 +82,10 @@ class _Bytes(GroupGather):
 class _Matmul(Driver):
     extra, sums = "0", True
 
-    def text(self, within: str = "") -> str:
+    def text(self, internal_name: str = "") -> str:
         """Return the LLVM function of the routine, or of one of its variants."""
         self.multiply(("%m", "%n", "%k"), ("%b", "%c"), "%c_row", self._copy)
-        return self.function("matmul_bytes", self.s.dtype, *_given("matmul_bytes"), within)
+        return self.function("matmul_bytes", self.s.dtype, *_given("matmul_bytes"), internal_name)
 
     def _copy(self, i: str, rows: str, pc: str, depth: str) -> None:
         start = self.w.offset_address("%a", "i8", self.w.put(f"mul nsw i64 {i}, %a_row"), pc)
@@ -132,15 +132,15 @@ class _Pack:
                 fits = w.put(f"icmp sle i64 {w.put(f'add nsw i64 {first}, {FOUR}')}, %k")
                 fits = w.put(f"and i1 {fits}, {w.put(f'and i1 {is_full}, {dense}')}")
                 address = w.offset_address(panel, "i8", w.put(f"mul nsw i64 {p}, {PANEL_BYTES}"))
-                fast, slow, done = w.label(), w.label(), w.label()
+                fast, slow, end = w.label(), w.label(), w.label()
                 w.branch(fits, fast, slow)
                 w.begin(fast)
                 self._pack_full_rows(first, j, address)
-                w.go(done)
+                w.go(end)
                 w.begin(slow)
                 self._pack_partial_rows(first, j, address)
-                w.go(done)
-                w.begin(done)
+                w.go(end)
+                w.begin(end)
         return function("pack_bytes", self.dtype, w, *_given("pack_bytes"))
 
     def _to_signed(self, x: str, lanes: int = 0) -> str:
@@ -179,7 +179,7 @@ class _Pack:
     def _pack_partial_rows(self, first: str, j: str, address: str) -> None:
         """Pack a group of four rows of which some may not exist; those become zeros."""
         w = self.w
-        left = w.emit_min(w.put(f"sub i64 %k, {first}"), str(FOUR))
+        remaining_rows = w.emit_min(w.put(f"sub i64 %k, {first}"), str(FOUR))
         columns = w.emit_min(w.put(f"sub i64 %n, {j}"), str(PANEL))
         w.do(f"call void @llvm.memset.p0.i64(ptr {address}, i8 0, i64 {PANEL_BYTES}, i1 false)")
         with w.iterate(columns) as c:
@@ -187,10 +187,10 @@ class _Pack:
             source = w.offset_address("%b", "i8", w.put(f"mul nsw i64 {column}, %b_column"))
             target = w.offset_address(address, "i8", w.put(f"mul nsw i64 {c}, {FOUR}"))
             sum_at = w.offset_address("%sums", "i32", column)
-            with w.iterate(left) as r:
+            with w.iterate(remaining_rows) as r:
                 row = w.put(f"add nsw i64 {first}, {r}")
-                at = w.offset_address(source, "i8", w.put(f"mul nsw i64 {row}, %b_row"))
-                x = self._to_signed(w.put(f"load i8, ptr {at}, align 1"))
+                row_address = w.offset_address(source, "i8", w.put(f"mul nsw i64 {row}, %b_row"))
+                x = self._to_signed(w.put(f"load i8, ptr {row_address}, align 1"))
                 w.do(f"store i8 {x}, ptr {w.offset_address(target, 'i8', r)}, align 1")
                 total = w.put(f"load i32, ptr {sum_at}, align 4")
                 total = w.put(f"add i32 {total}, {w.put(f'sext i8 {x} to i32')}")

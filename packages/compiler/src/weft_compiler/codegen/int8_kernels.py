@@ -224,8 +224,10 @@ class _Kernel(GroupKernel):
         w, s = self.w, self.s
         word, count = f"i{32 * s.size}", self._bytes
         x = w.put(f"load {word}, ptr {address}, align {s.size}")
-        many = f"<{count // FOUR} x {word}>"
-        broadcast_value = w.put(f"bitcast {many} {w.broadcast(many, x)} to <{count} x {s.copied}>")
+        vector_type = f"<{count // FOUR} x {word}>"
+        broadcast_value = w.put(
+            f"bitcast {vector_type} {w.broadcast(vector_type, x)} to <{count} x {s.copied}>"
+        )
         step = _STEPS[s.dot]
         return [
             step(w, s, total, broadcast_value, y) for (y,), total in zip(b, totals, strict=True)
@@ -244,20 +246,20 @@ class _Kernel(GroupKernel):
 
 def _add_pairs(w: Loops, kind: str, lanes: int, x: str, y: str) -> str:
     """Return the pairwise sums of one register followed by those of another."""
-    both = [
+    sums = [
         w.put(
             f"shufflevector {kind} {x}, {kind} {y}, <{lanes} x i32> "
             f"<{', '.join(f'i32 {2 * lane + odd}' for lane in range(lanes))}>"
         )
         for odd in (0, 1)
     ]
-    return w.put(f"add {kind} {both[0]}, {both[1]}")
+    return w.put(f"add {kind} {sums[0]}, {sums[1]}")
 
 
 def _unsigned(w: Loops, s: ByteShape, total: str, a: str, b: str) -> str:
-    kind, of = f"<{s.lanes} x i32>", f"<{4 * s.lanes} x i8>"
+    kind, byte_type = f"<{s.lanes} x i32>", f"<{4 * s.lanes} x i8>"
     function = f"llvm.x86.avx512.vpdpbusd.{32 * s.lanes}"
-    return w.put(f"call {kind} @{function}({kind} {total}, {of} {a}, {of} {b})")
+    return w.put(f"call {kind} @{function}({kind} {total}, {byte_type} {a}, {byte_type} {b})")
 
 
 def _signed(w: Loops, s: ByteShape, total: str, a: str, b: str) -> str:
@@ -273,9 +275,9 @@ _PAIRS: Final = {
 
 
 def _pairs(w: Loops, s: ByteShape, total: str, a: str, b: str) -> str:
-    kind, of = f"<{s.lanes} x i32>", f"<{2 * s.lanes} x i16>"
+    kind, pair_type = f"<{s.lanes} x i32>", f"<{2 * s.lanes} x i16>"
     function = _PAIRS[s.lanes] if s.target.x86 else "llvm.wasm.dot"
-    result = w.put(f"call {kind} @{function}({of} {a}, {of} {b})")
+    result = w.put(f"call {kind} @{function}({pair_type} {a}, {pair_type} {b})")
     return w.put(f"add {kind} {total}, {result}")
 
 

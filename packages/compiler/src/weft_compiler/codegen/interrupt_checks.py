@@ -63,17 +63,18 @@ class WorkEstimate(NamedTuple):
 
 def work_of(body: Body) -> WorkEstimate:
     """Return the estimated work of a program's body."""
-    inside = list(walk(body))
-    if any(isinstance(each, While) for each in inside):
+    statements = list(walk(body))
+    if any(isinstance(statement, While) for statement in statements):
         return WorkEstimate(_ENDLESS, False)
     iterates = any(
         isinstance(part, Apply) and part.primitive in ITERATED
-        for statement in inside
+        for statement in statements
         for expression in expressions(statement)
         for part in parts(expression)
     )
     return WorkEstimate(
-        estimate_statements(body), not iterates and not any(isinstance(each, If) for each in inside)
+        estimate_statements(body),
+        not iterates and not any(isinstance(each, If) for each in statements),
     )
 
 
@@ -103,5 +104,5 @@ def iterations_between_polls(loop: For) -> int:
         for expression in expressions(statement)
         for part in parts(expression)
     )
-    each = 1 + applied // (_OF_STATEMENT * max(1, len(inner)))
-    return max(1, LONG // max(1, each * estimate_statements(loop.body)))
+    cost = 1 + applied // (_OF_STATEMENT * max(1, len(inner)))
+    return max(1, LONG // max(1, cost * estimate_statements(loop.body)))

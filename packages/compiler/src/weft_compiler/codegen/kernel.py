@@ -92,9 +92,9 @@ class Kernel:
         self.blas: set[str] = set()
         self.definitions: dict[str, str] = {}
         self.checks = {
-            id(each): number
-            for number, each in enumerate(
-                (each for each in walk(program.body) if isinstance(each, Check)), 1
+            id(check): number
+            for number, check in enumerate(
+                (statement for statement in walk(program.body) if isinstance(statement, Check)), 1
             )
         }
         self.immediate = {
@@ -138,9 +138,9 @@ class Kernel:
         scopes = {name: self.metadata.add_self_reference(f", {domain}") for name in arena}
         names = {}
         for name, address in arena.items():
-            own = self.metadata.add(scopes[name])
-            others = self.metadata.add(", ".join(scopes[rival] for rival in address.rivals))
-            names[name] = f", !alias.scope {own}, !noalias {others}"
+            own_scope = self.metadata.add(scopes[name])
+            other_scopes = self.metadata.add(", ".join(scopes[rival] for rival in address.rivals))
+            names[name] = f", !alias.scope {own_scope}, !noalias {other_scopes}"
         return names
 
     def note(self, buffer: str) -> str:
@@ -244,7 +244,7 @@ class Function:
             self.loop(loop, first, high)
             return
         w = self.w
-        before, head, done = w.block, w.label(), w.label()
+        preheader, head, end = w.block, w.label(), w.label()
         w.go(head)
         w.begin(head)
         low = w.name()
@@ -254,20 +254,22 @@ class Function:
         ended = w.put(f"add nuw nsw i64 {low}, {block}")
         ended = w.call("llvm.smin.i64", "i64", ended, high)
         self.loop(loop, low, ended)
-        w.lines[line_index] = f"  {low} = phi i64 [ {first}, %{before} ], [ {ended}, %{w.block} ]"
-        w.branch(w.put(f"icmp eq i64 {ended}, {high}"), done, head)
-        w.begin(done)
+        w.lines[line_index] = (
+            f"  {low} = phi i64 [ {first}, %{preheader} ], [ {ended}, %{w.block} ]"
+        )
+        w.branch(w.put(f"icmp eq i64 {ended}, {high}"), end, head)
+        w.begin(end)
 
     def loop(self, loop: For, low: str, high: str) -> None:
         """Emit the iterations of a loop in [low, high)."""
         w = self.w
-        before, head, done = w.block, w.label(), w.label()
+        preheader, head, end = w.block, w.label(), w.label()
         if low == "0" and high.lstrip("-").isdigit():
             if int(high) <= 0:
                 return
             w.go(head)
         else:
-            w.branch(w.put(f"icmp slt i64 {low}, {high}"), head, done)
+            w.branch(w.put(f"icmp slt i64 {low}, {high}"), head, end)
         w.begin(head)
         turn = w.name()
         line_index = len(w.lines)
@@ -283,11 +285,11 @@ class Function:
         notes = self._loop_metadata(free, innermost and self._can_vectorize(loop))
         following = w.put(f"add nuw nsw i64 {turn}, 1")
         w.lines[line_index] = (
-            f"  {turn} = phi i64 [ {low}, %{before} ], [ {following}, %{w.block} ]"
+            f"  {turn} = phi i64 [ {low}, %{preheader} ], [ {following}, %{w.block} ]"
         )
         ended = w.put(f"icmp eq i64 {following}, {high}")
-        w.branch(ended, done, head, notes)
-        w.begin(done)
+        w.branch(ended, end, head, notes)
+        w.begin(end)
 
     def _can_vectorize(self, loop: For) -> bool:
         """Return True if an innermost loop is marked for vectorization by LLVM.
@@ -301,20 +303,20 @@ class Function:
         count = num_iterations(loop)
         if count is not None and count < _FEWEST_LANES:
             return False
-        inside = list(walk(loop.body))
+        statements = list(walk(loop.body))
         if self.kernel.options.bounds_checks or any(
-            isinstance(statement, Check) for statement in inside
+            isinstance(statement, Check) for statement in statements
         ):
             return False
         if any(
             isinstance(statement, Assign) and _is_constant_extremum(statement)
-            for statement in inside
+            for statement in statements
         ):
             return False
         return not any(
             isinstance(part, Apply)
             and (part.primitive in ITERATED or self._is_divided_by_loop(part))
-            for statement in inside
+            for statement in statements
             for expression in expressions(statement)
             for part in parts(expression)
         )
@@ -337,29 +339,29 @@ class Function:
 
     def _while(self, loop: While) -> None:
         w = self.w
-        head, body, done = w.label(), w.label(), w.label()
+        head, body, end = w.label(), w.label(), w.label()
         w.go(head)
         w.begin(head)
         self._poll_at_times(interrupt_checks.statements(loop.body))
-        w.branch(self.value(loop.condition), body, done)
+        w.branch(self.value(loop.condition), body, end)
         w.begin(body)
         self.body(loop.body)
         w.go(head)
-        w.begin(done)
+        w.begin(end)
 
     def _if(self, statement: If) -> None:
         w = self.w
-        then, otherwise, done = w.label(), w.label(), w.label()
-        last = otherwise if statement.otherwise else done
+        then, otherwise, end = w.label(), w.label(), w.label()
+        last = otherwise if statement.otherwise else end
         w.branch(self.value(statement.condition), then, last)
         w.begin(then)
         self.body(statement.then)
-        w.go(done)
+        w.go(end)
         if statement.otherwise:
             w.begin(otherwise)
             self.body(statement.otherwise)
-            w.go(done)
-        w.begin(done)
+            w.go(end)
+        w.begin(end)
 
     def _variable(self, name: str, value: Expr) -> None:
         kind = register_type(value.dtype)
@@ -480,12 +482,12 @@ class Function:
             offset = w.put(f"mul nsw i64 {first}, {step}")
             kind = memory_type(call.views[index].dtype)
             arguments[index] = w.put(f"getelementptr {kind}, ptr {arguments[index]}, i64 {offset}")
-        others = [f"%capture{index + 1 + len(views)}" for index in range(len(numbers))]
+        scalars = [f"%capture{index + 1 + len(views)}" for index in range(len(numbers))]
         if cut.rows:
-            others[0] = w.put(f"add nsw i64 {others[0]}, {first}")
+            scalars[0] = w.put(f"add nsw i64 {scalars[0]}, {first}")
         sizes = {cut.size: w.put(f"sub i64 {last}, {first}")} if cut.size else {}
         indices = (first, last)
-        call.emit(inner, Operands(self._dtype_of(call), arguments, sizes, others, indices))
+        call.emit(inner, Operands(self._dtype_of(call), arguments, sizes, scalars, indices))
         is_blas_parallel = (
             blas.uses_many_threads(self.w, self.kernel.blas) if call.uses_blas else ""
         )
@@ -585,12 +587,12 @@ class Function:
                 continue
             result = self.value(index)
             if self.kernel.options.bounds_checks:
-                within = self.w.put(f"icmp ult i64 {result}, {size}")
-                self._leave_unless(within, str(OUT_OF_BOUNDS))
+                in_bounds = self.w.put(f"icmp ult i64 {result}, {size}")
+                self._leave_unless(in_bounds, str(OUT_OF_BOUNDS))
             terms.append(self.w.put(f"mul nsw i64 {result}, {stride}") if stride != 1 else result)
         address = str(offset)
-        for at, term in enumerate(terms):
-            skip = at == 0 and offset == 0
+        for position, term in enumerate(terms):
+            skip = position == 0 and offset == 0
             address = term if skip else self.w.put(f"add nsw i64 {address}, {term}")
         pointer = self.pointers[name]
         if address == "0":

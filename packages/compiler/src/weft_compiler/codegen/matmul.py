@@ -111,14 +111,14 @@ class _Routine(ABC):
         x = self.w.put(f"load {kind}, ptr {source}, align {size}")
         self.w.do(f"store {kind} {x}, ptr {address}, align {size}")
 
-    def copy(self, a: str, rows: str, depth: str, to: str = "%workspace") -> None:
+    def copy(self, a: str, rows: str, depth: str, target: str = "%workspace") -> None:
         """Copy rows of a that are contiguous."""
         w, s = self.w, self.s
         kind = f"<{s.lanes} x {s.scalar}>"
         full_count = w.put(f"and i64 {depth}, {-s.lanes}")
         with w.iterate(rows) as i:
             source = w.offset_address(a, self.scalar, w.put(f"mul nsw i64 {i}, %ar"))
-            address = w.offset_address(to, self.scalar, w.put(f"mul nsw i64 {i}, {s.row}"))
+            address = w.offset_address(target, self.scalar, w.put(f"mul nsw i64 {i}, {s.row}"))
             with w.iterate(full_count, s.lanes) as p:
                 self.move(
                     w.offset_address(source, self.scalar, p),
@@ -150,7 +150,7 @@ class _Packed(_Routine):
                 a = w.offset_address("%a", self.scalar, w.put(f"mul nsw i64 {i}, %ar"), pc)
                 with w.emit_if(w.put(f"xor i1 {is_single}, true")):
                     self.copy(a, rows, depth)
-                left = w.select(is_single, "ptr", a, "%workspace")
+                a_rows = w.select(is_single, "ptr", a, "%workspace")
                 row = w.put(f"mul nsw i64 {i}, %cr")
                 with w.iterate("%n", s.width) as j:
                     # Panels are one or two tiles wide: as wide as the widest registers.
@@ -163,10 +163,10 @@ class _Packed(_Routine):
                     num_columns = w.put(f"sub i64 %n, {j}")
                     kernel = select_kernel(w, s, kernel_rows, num_columns)
                     address = w.offset_address("%c", self.scalar, row, j)
-                    after = w.offset_address(b, self.scalar, w.put(f"mul nsw i64 %k, {panel}"))
+                    upcoming = w.offset_address(b, self.scalar, w.put(f"mul nsw i64 %k, {panel}"))
                     w.do(
-                        f"call void {kernel}(ptr {left}, ptr {b}, i64 {panel}, i64 {depth}, "
-                        f"ptr {address}, i64 %cr, i64 {num_columns}, i1 {add}, ptr {after}, i64 "
+                        f"call void {kernel}(ptr {a_rows}, ptr {b}, i64 {panel}, i64 {depth}, "
+                        f"ptr {address}, i64 %cr, i64 {num_columns}, i1 {add}, ptr {upcoming}, i64 "
                         f"{panel})"
                     )
 
@@ -214,15 +214,17 @@ class _Driver(_Routine):
     def _emit_panels_first(self) -> None:
         """Emit the loops for few rows and a large b with contiguous rows, which is read once."""
         w, s = self.w, self.s
-        own, copies = emit_panel_address(w, s, "%m")
+        panel_copy, copies = emit_panel_address(w, s, "%m")
         with w.iterate("%k", s.depth) as pc:
             depth = w.emit_min(w.put(f"sub i64 %k, {pc}"), str(s.depth))
             with w.iterate("%m", s.rows[0]) as i:
                 rows = w.emit_min(w.put(f"sub i64 %m, {i}"), str(s.rows[0]))
                 row = w.put(f"mul nsw i64 {i}, %ar")
                 a = w.offset_address("%a", self.scalar, row, w.put(f"mul nsw i64 {pc}, %ac"))
-                to = w.offset_address("%workspace", self.scalar, w.put(f"mul nsw i64 {i}, {s.row}"))
-                self._copy(a, rows, depth, to)
+                target = w.offset_address(
+                    "%workspace", self.scalar, w.put(f"mul nsw i64 {i}, {s.row}")
+                )
+                self._copy(a, rows, depth, target)
             accumulates = w.put("icmp ne i64 %accumulate, 0")
             add = w.put(f"or i1 {w.put(f'icmp sgt i64 {pc}, 0')}, {accumulates}")
             with w.iterate("%n", s.width) as j:
@@ -232,12 +234,12 @@ class _Driver(_Routine):
                 last = w.put(f"icmp sge i64 {column}, %n")
                 line = w.select(last, "i64", w.put(f"add nsw i64 {pc}, {depth}"), pc)
                 column = w.select(last, "i64", "0", column)
-                after = w.offset_address(
+                upcoming = w.offset_address(
                     "%b", self.scalar, w.put(f"mul nsw i64 {line}, %br"), column
                 )
-                panel = Panel(b, "%br", depth, num_columns, after, "%br")
+                panel = Panel(b, "%br", depth, num_columns, upcoming, "%br")
                 c = w.offset_address("%c", self.scalar, j)
-                emit_panel_tiles(w, s, panel, own, copies, "%m", "%m", (c, "%cr", add))
+                emit_panel_tiles(w, s, panel, panel_copy, copies, "%m", "%m", (c, "%cr", add))
 
     def _emit_row(self) -> None:
         """Emit the loops for a single row.
@@ -262,10 +264,10 @@ class _Driver(_Routine):
         suffix = "f64" if self.scalar == "double" else "f32"
         factors, rows = [], []
         for index in range(count):
-            here = w.put(f"add nsw i64 {p}, {index}")
-            address = w.offset_address("%a", self.scalar, w.put(f"mul nsw i64 {here}, %ac"))
+            element = w.put(f"add nsw i64 {p}, {index}")
+            address = w.offset_address("%a", self.scalar, w.put(f"mul nsw i64 {element}, %ac"))
             factors.append(w.put(f"load {self.scalar}, ptr {address}, align {size}"))
-            rows.append(w.offset_address("%b", self.scalar, w.put(f"mul nsw i64 {here}, %br")))
+            rows.append(w.offset_address("%b", self.scalar, w.put(f"mul nsw i64 {element}, %br")))
         with w.iterate("%n") as j:
             place = w.offset_address("%c", self.scalar, j)
             total = w.put(f"load {self.scalar}, ptr {place}, align {size}")
@@ -301,36 +303,38 @@ class _Driver(_Routine):
                 num_columns = w.put(f"sub i64 {columns}, {j}")
                 kernel = select_kernel(w, s, kernel_rows, num_columns)
                 address = w.offset_address(c, self.scalar, j)
-                after = w.offset_address(y, self.scalar, w.select(asks, "i64", str(s.width), "0"))
+                upcoming = w.offset_address(
+                    y, self.scalar, w.select(asks, "i64", str(s.width), "0")
+                )
                 w.do(
                     f"call void {kernel}(ptr %workspace, ptr {y}, i64 {stride}, i64 {depth}, "
-                    f"ptr {address}, i64 %cr, i64 {num_columns}, i1 {add}, ptr {after}, i64 "
+                    f"ptr {address}, i64 %cr, i64 {num_columns}, i1 {add}, ptr {upcoming}, i64 "
                     f"{after_row})"
                 )
 
-    def _copy(self, a: str, rows: str, depth: str, to: str = "%workspace") -> None:
+    def _copy(self, a: str, rows: str, depth: str, target: str = "%workspace") -> None:
         """Copy rows of a, which may be strided, to contiguous ones."""
         w, s = self.w, self.s
-        dense, transposed, strided, done = w.label(), w.label(), w.label(), w.label()
-        other = w.label()
-        w.branch(w.put("icmp eq i64 %ac, 1"), dense, other)
+        dense, transposed, strided, end = w.label(), w.label(), w.label(), w.label()
+        not_dense = w.label()
+        w.branch(w.put("icmp eq i64 %ac, 1"), dense, not_dense)
         w.begin(dense)
-        self.copy(a, rows, depth, to)
-        w.go(done)
-        w.begin(other)
+        self.copy(a, rows, depth, target)
+        w.go(end)
+        w.begin(not_dense)
         w.branch(w.put("icmp eq i64 %ar, 1"), transposed, strided)
         w.begin(transposed)
-        transpose.call(w, a, to, depth, rows, "%ac", str(s.row))
-        w.go(done)
+        transpose.call(w, a, target, depth, rows, "%ac", str(s.row))
+        w.go(end)
         w.begin(strided)
         with w.iterate(rows) as i:
             source = w.offset_address(a, self.scalar, w.put(f"mul nsw i64 {i}, %ar"))
-            address = w.offset_address(to, self.scalar, w.put(f"mul nsw i64 {i}, {s.row}"))
+            address = w.offset_address(target, self.scalar, w.put(f"mul nsw i64 {i}, {s.row}"))
             with w.iterate(depth) as p:
                 far = w.offset_address(source, self.scalar, w.put(f"mul nsw i64 {p}, %ac"))
                 self.move(far, w.offset_address(address, self.scalar, p))
-        w.go(done)
-        w.begin(done)
+        w.go(end)
+        w.begin(end)
 
     def _pack(self, b: str, depth: str, columns: str) -> None:
         """Pack a block of b; elements beyond the last column are never read."""
@@ -339,29 +343,29 @@ class _Driver(_Routine):
             num_columns = w.emit_min(w.put(f"sub i64 {columns}, {j}"), str(s.width))
             panel = w.offset_address("%packed.b", self.scalar, w.put(f"mul nsw i64 {j}, {depth}"))
             source = w.offset_address(b, self.scalar, w.put(f"mul nsw i64 {j}, %bc"))
-            dense, strided, done = w.label(), w.label(), w.label()
+            dense, strided, end = w.label(), w.label(), w.label()
             w.branch(w.put("icmp eq i64 %bc, 1"), dense, strided)
             w.begin(dense)
             self._pack_rows(source, panel, depth, num_columns)
-            w.go(done)
+            w.go(end)
             w.begin(strided)
             self._pack_columns(source, panel, depth, num_columns)
-            w.go(done)
-            w.begin(done)
+            w.go(end)
+            w.begin(end)
 
     def _pack_rows(self, source: str, panel: str, depth: str, num_columns: str) -> None:
         w, s, size = self.w, self.s, self.s.dtype.size
         kind = f"<{s.width} x {self.scalar}>"
-        whole, part, done = w.label(), w.label(), w.label()
-        w.branch(w.put(f"icmp eq i64 {num_columns}, {s.width}"), whole, part)
-        w.begin(whole)
+        full_panel, partial_panel, end = w.label(), w.label(), w.label()
+        w.branch(w.put(f"icmp eq i64 {num_columns}, {s.width}"), full_panel, partial_panel)
+        w.begin(full_panel)
         with w.iterate(depth) as p:
             row = w.offset_address(source, self.scalar, w.put(f"mul nsw i64 {p}, %br"))
             address = w.offset_address(panel, self.scalar, w.put(f"mul nsw i64 {p}, {s.width}"))
             x = w.put(f"load {kind}, ptr {row}, align {size}")
             w.do(f"store {kind} {x}, ptr {address}, align 64")
-        w.go(done)
-        w.begin(part)
+        w.go(end)
+        w.begin(partial_panel)
         with w.iterate(depth) as p:
             row = w.offset_address(source, self.scalar, w.put(f"mul nsw i64 {p}, %br"))
             address = w.offset_address(panel, self.scalar, w.put(f"mul nsw i64 {p}, {s.width}"))
@@ -369,16 +373,16 @@ class _Driver(_Routine):
                 self.move(
                     w.offset_address(row, self.scalar, j), w.offset_address(address, self.scalar, j)
                 )
-        w.go(done)
-        w.begin(done)
+        w.go(end)
+        w.begin(end)
 
     def _pack_columns(self, source: str, panel: str, depth: str, num_columns: str) -> None:
         w, s = self.w, self.s
-        transposed, strided, done = w.label(), w.label(), w.label()
+        transposed, strided, end = w.label(), w.label(), w.label()
         w.branch(w.put("icmp eq i64 %br, 1"), transposed, strided)
         w.begin(transposed)
         transpose.call(w, source, panel, num_columns, depth, "%bc", str(s.width))
-        w.go(done)
+        w.go(end)
         w.begin(strided)
         with w.iterate(depth) as p:
             row = w.offset_address(source, self.scalar, w.put(f"mul nsw i64 {p}, %br"))
@@ -386,5 +390,5 @@ class _Driver(_Routine):
             with w.iterate(num_columns) as j:
                 far = w.offset_address(row, self.scalar, w.put(f"mul nsw i64 {j}, %bc"))
                 self.move(far, w.offset_address(address, self.scalar, j))
-        w.go(done)
-        w.begin(done)
+        w.go(end)
+        w.begin(end)

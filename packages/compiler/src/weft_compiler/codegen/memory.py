@@ -93,17 +93,17 @@ def plan_memory(program: Program, workspace: int = 0) -> Plan:
 
 
 def plan_shared(
-    lives: Mapping[Buffer, tuple[int, int]], own: Sequence[int]
+    lives: Mapping[Buffer, tuple[int, int]], private_sizes: Sequence[int]
 ) -> tuple[dict[str, int], int]:
     """Plan the buffers that are used by several pieces of a program.
 
     Args:
-      own: for each piece, the bytes of its own memory, which is at the end.
+      private_sizes: for each piece, the bytes of its own memory, which is at the end.
     Returns: the offsets of the buffers, and the total size.
     """
     last = [
         Allocation(Buffer("", uint8, (size,)), "shared", index, index)
-        for index, size in enumerate(own)
+        for index, size in enumerate(private_sizes)
         if size
     ]
     allocations = [Allocation(buffer, "shared", *life) for buffer, life in lives.items()]
@@ -132,7 +132,11 @@ class _Numbering:
         """Return the buffers that a statement, including its bodies, reads or writes."""
         result = self._names.get(id(statement))
         if result is None:
-            inner = [self._touched_buffers(each) for body in bodies(statement) for each in body]
+            inner = [
+                self._touched_buffers(inner_statement)
+                for body in bodies(statement)
+                for inner_statement in body
+            ]
             result = self._names[id(statement)] = frozenset(_own_buffers(statement)).union(*inner)
         return result
 
@@ -140,8 +144,8 @@ class _Numbering:
         result = self._parallel.get(id(statement))
         if result is None:
             result = self._parallel[id(statement)] = any(
-                isinstance(each, For) and each.order is Order.PARALLEL
-                for each in walk((statement,))
+                isinstance(nested, For) and nested.order is Order.PARALLEL
+                for nested in walk((statement,))
             )
         return result
 
@@ -169,10 +173,10 @@ class _Numbering:
                 last = self._end(sibling)
                 shared_with_threads |= not in_parallel and self._has_parallel(sibling)
         # A buffer of one number becomes a register.
-        near = in_loop or not buffer.shape
-        small = buffer.bytes <= _STACK_BUFFER and near and not shared_with_threads
-        where = "stack" if small else "thread" if in_parallel else "shared"
-        return Allocation(buffer, where, first, last)
+        is_short_lived = in_loop or not buffer.shape
+        small = buffer.bytes <= _STACK_BUFFER and is_short_lived and not shared_with_threads
+        region = "stack" if small else "thread" if in_parallel else "shared"
+        return Allocation(buffer, region, first, last)
 
 
 def _own_buffers(statement: Statement) -> Iterator[str]:
@@ -194,18 +198,22 @@ def arrange(allocations: Sequence[Allocation], lowest: Sequence[Allocation] = ()
     Args:
       lowest: buffers that are already placed at offset 0.
     """
-    total = max([round_up(each.buffer.bytes) for each in lowest], default=0)
-    done = list(lowest)
-    for allocation in sorted(allocations, key=lambda each: (-each.buffer.bytes, each.first)):
-        rivals = [p for p in done if p.first <= allocation.last and allocation.first <= p.last]
+    total = max(
+        [round_up(lowest_allocation.buffer.bytes) for lowest_allocation in lowest], default=0
+    )
+    assigned = list(lowest)
+    for allocation in sorted(
+        allocations, key=lambda candidate: (-candidate.buffer.bytes, candidate.first)
+    ):
+        rivals = [p for p in assigned if p.first <= allocation.last and allocation.first <= p.last]
         size = round_up(allocation.buffer.bytes)
-        for rival in sorted(rivals, key=lambda each: each.offset):
+        for rival in sorted(rivals, key=lambda neighbor: neighbor.offset):
             if allocation.offset + size <= rival.offset:
                 break
             allocation.offset = max(allocation.offset, rival.offset + round_up(rival.buffer.bytes))
         for rival in rivals:
             rival.rivals.append(allocation.buffer.name)
             allocation.rivals.append(rival.buffer.name)
-        done.append(allocation)
+        assigned.append(allocation)
         total = max(total, allocation.offset + size)
     return total

@@ -95,11 +95,11 @@ def _entry(buffers: Sequence[str], arguments: str) -> str:
         for index, buffer in enumerate(buffers)
     )
     remainder = "ptr %arena, ptr %interrupt, ptr %times, i64 %threads"
-    given = arguments.replace("i64 %thread,", "i64 0,")
+    call_arguments = arguments.replace("i64 %thread,", "i64 0,")
     return f"""
 define i32 @{ENTRY}(ptr %buffers, {remainder}) #0 {{
 {loads}
-  %result = call i32 @weft.main({given})
+  %result = call i32 @weft.main({call_arguments})
   ret i32 %result
 }}
 """

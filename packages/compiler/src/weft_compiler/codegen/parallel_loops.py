@@ -37,30 +37,34 @@ def emit_parallel_loop(
     kernel, w = outer.kernel, outer.w
     kernel.regions += 1
     name = f"weft.region{kernel.regions}"
-    parameters = ", ".join(f"{each.kind} %capture{index}" for index, each in enumerate(captures))
+    parameters = ", ".join(
+        f"{capture.kind} %capture{index}" for index, capture in enumerate(captures)
+    )
     inner.finish(name, f"i64 %thread, i64 %low, i64 %high, {parameters}")
     kernel.functions.append(thunk(name, captures))
-    arguments = ", ".join(f"{strip_attributes(each.kind)} {each.value}" for each in captures)
-    serial, together, done = w.label(), w.label(), w.label()
+    arguments = ", ".join(
+        f"{strip_attributes(capture.kind)} {capture.value}" for capture in captures
+    )
+    serial, parallel, end = w.label(), w.label(), w.label()
     single = w.put("icmp eq i64 %threads, 1")
     single = w.put(f"or i1 {single}, {unless}") if unless else single
-    w.branch(single, serial, together)
+    w.branch(single, serial, parallel)
     w.begin(serial)
-    alone = w.put(f"call i32 @{name}(i64 0, i64 0, i64 {iterations}, {arguments})")
-    w.go(done)
-    w.begin(together)
+    serial_status = w.put(f"call i32 @{name}(i64 0, i64 0, i64 {iterations}, {arguments})")
+    w.go(end)
+    w.begin(parallel)
     frame = outer.slot(f"[{len(captures)} x i64]", ", align 8")
-    for index, each in enumerate(captures):
-        kind, value = strip_attributes(each.kind), each.value
+    for index, capture in enumerate(captures):
+        kind, value = strip_attributes(capture.kind), capture.value
         if kind == "i1":
             kind, value = "i8", w.put(f"zext i1 {value} to i8")
         address = w.put(f"getelementptr i64, ptr {frame}, i64 {index}")
         w.do(f"store {kind} {value}, ptr {address}, align 8")
     numbers = f"i64 {iterations}, i64 {grain}, i64 {chunks}, i64 %threads"
     shared = w.put(f"call i32 @{runtime.PARALLEL_FOR}(ptr @{name}.call, ptr {frame}, {numbers})")
-    w.go(done)
-    w.begin(done)
-    result = w.put(f"phi i32 [ {alone}, %{serial} ], [ {shared}, %{together} ]")
+    w.go(end)
+    w.begin(end)
+    result = w.put(f"phi i32 [ {serial_status}, %{serial} ], [ {shared}, %{parallel} ]")
     succeeded, failed = w.label(), w.label()
     w.branch(w.put(f"icmp eq i32 {result}, 0"), succeeded, failed)
     w.begin(failed)

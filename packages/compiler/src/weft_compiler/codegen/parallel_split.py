@@ -56,12 +56,12 @@ def split_windows(windows: Windows, result: int, unit: int = 1) -> ParallelSplit
     line = windows.width * windows.depth
     if windows.images > 1:
         image = windows.height * windows.breadth * windows.channels
-        least = _rows_for_full_kernel(windows.rows * windows.width)
+        min_rows = _rows_for_full_kernel(windows.rows * windows.width)
         steps = {0: image, result: windows.rows * line}
-        return ParallelSplit("images", windows.images, least, steps, least=least)
-    least = _rows_for_full_kernel(windows.width)
+        return ParallelSplit("images", windows.images, min_rows, steps, least=min_rows)
+    min_rows = _rows_for_full_kernel(windows.width)
     return ParallelSplit(
-        "rows", windows.rows, max(unit, least), {result: line}, rows=True, least=least
+        "rows", windows.rows, max(unit, min_rows), {result: line}, rows=True, least=min_rows
     )
 
 

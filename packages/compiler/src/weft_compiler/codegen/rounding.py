@@ -18,10 +18,10 @@ def emit_rounding(w: Writer, name: str, kind: str, x: str, target: Target) -> st
     if not target.freestanding or target.has("sse4.1"):
         return w.call(f"llvm.{name}.{_suffix(kind)}", kind, x)
     size = w.call(f"llvm.fabs.{_suffix(kind)}", kind, x)
-    near = _nearest(w, kind, size)
+    rounded = _nearest(w, kind, size)
     if name != "rint":
-        near = _ADJUSTED[name](w, kind, x, size, near)
-    signed = w.call(f"llvm.copysign.{_suffix(kind)}", kind, near, x)
+        rounded = _ADJUSTED[name](w, kind, x, size, rounded)
+    signed = w.call(f"llvm.copysign.{_suffix(kind)}", kind, rounded, x)
     small = w.put(f"fcmp olt {kind} {size}, {_emit_integer_part(kind)}")
     return w.select(small, kind, signed, x)
 
@@ -36,32 +36,35 @@ def _emit_integer_part(kind: str) -> str:
     return literal(2.0 ** (52 if kind == "double" else 23), dtypes.float64)
 
 
-def _round_towards_zero(w: Writer, kind: str, size: str, near: str) -> str:
-    over = w.put(f"fcmp ogt {kind} {near}, {size}")
-    return w.select(over, kind, w.put(f"fsub {kind} {near}, {_one()}"), near)
+def _round_towards_zero(w: Writer, kind: str, size: str, rounded: str) -> str:
+    exceeds = w.put(f"fcmp ogt {kind} {rounded}, {size}")
+    return w.select(exceeds, kind, w.put(f"fsub {kind} {rounded}, {_one()}"), rounded)
 
 
-def _round_away(w: Writer, kind: str, size: str, near: str) -> str:
-    under = w.put(f"fcmp olt {kind} {near}, {size}")
-    return w.select(under, kind, w.put(f"fadd {kind} {near}, {_one()}"), near)
+def _round_away(w: Writer, kind: str, size: str, rounded: str) -> str:
+    is_smaller = w.put(f"fcmp olt {kind} {rounded}, {size}")
+    return w.select(is_smaller, kind, w.put(f"fadd {kind} {rounded}, {_one()}"), rounded)
 
 
 def _one() -> str:
     return literal(1, dtypes.float64)
 
 
-def _floor(w: Writer, kind: str, x: str, size: str, near: str, below: str = "olt") -> str:
+def _floor(w: Writer, kind: str, x: str, size: str, rounded: str, comparison: str = "olt") -> str:
     """Emit `floor` or `ceil`, which rounds one sign towards zero and the other away from it."""
-    negative = w.put(f"fcmp {below} {kind} {x}, {literal(0, dtypes.float64)}")
+    negative = w.put(f"fcmp {comparison} {kind} {x}, {literal(0, dtypes.float64)}")
     return w.select(
-        negative, kind, _round_away(w, kind, size, near), _round_towards_zero(w, kind, size, near)
+        negative,
+        kind,
+        _round_away(w, kind, size, rounded),
+        _round_towards_zero(w, kind, size, rounded),
     )
 
 
 _ADJUSTED: Final[dict[str, Callable[..., str]]] = {
-    "trunc": lambda w, kind, x, size, near: _round_towards_zero(w, kind, size, near),
+    "trunc": lambda w, kind, x, size, rounded: _round_towards_zero(w, kind, size, rounded),
     "floor": _floor,
-    "ceil": lambda w, kind, x, size, near: _floor(w, kind, x, size, near, "ogt"),
+    "ceil": lambda w, kind, x, size, rounded: _floor(w, kind, x, size, rounded, "ogt"),
 }
 
 

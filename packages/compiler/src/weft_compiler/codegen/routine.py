@@ -62,8 +62,8 @@ class ParallelSplit:
     @property
     def units(self) -> int:
         """The maximal number of parts."""
-        full_count, left = divmod(self.count, self.unit)
-        return full_count + (left >= self.least)
+        full_count, remainder = divmod(self.count, self.unit)
+        return full_count + (remainder >= self.least)
 
 
 class Operands(NamedTuple):
@@ -143,14 +143,16 @@ class Routine(Call):
         """Return the size of the workspace."""
         return 0
 
-    def emit(self, to: CallWriter, operands: Operands) -> None:
+    def emit(self, writer: CallWriter, operands: Operands) -> None:
         """Emit the call."""
-        to.declare(type(self), operands.dtype)
+        writer.declare(type(self), operands.dtype)
         numbers = [operands.sizes.get(name, str(value)) for name, value in self.parameters]
         numbers += operands.numbers
         if self.is_split_by_places:
             numbers += operands.places or ("0", str(self.num_places))
-        call_function(to.w, type(self), operands.dtype, operands.views, numbers, to.workspace())
+        call_function(
+            writer.w, type(self), operands.dtype, operands.views, numbers, writer.workspace()
+        )
 
     # ------------------------------------------------------------------- calls with a table
 

@@ -46,7 +46,7 @@ def supports(primitive: str, dtype: DType) -> bool:
         if primitive == "next_after":
             return dtype not in HALVES
         known_value = (_FLOATING, library.FUNCTIONS, library.ITERATED)
-        return any(primitive in each for each in known_value)
+        return any(primitive in table for table in known_value)
     if dtype.is_bool:
         return primitive in _BOOLS
     return primitive in _INTEGERS
@@ -107,7 +107,7 @@ class Scalars:
         """Convert a value to another type."""
         if source is result:
             return x
-        source_type, to = register_type(source), register_type(result)
+        source_type, kind = register_type(source), register_type(result)
         if result.is_bool:
             zero = literal(0, source)
             return w.put(
@@ -119,39 +119,44 @@ class Scalars:
             return _to_integer(w, x, source, result)
         if not source.is_floating:
             unsigned = source.is_bool or source.is_unsigned
-            x = w.put(f"{'uitofp' if unsigned else 'sitofp'} {source_type} {x} to {to}")
-        elif source_type != to:
+            x = w.put(f"{'uitofp' if unsigned else 'sitofp'} {source_type} {x} to {kind}")
+        elif source_type != kind:
             if result is dtypes.float16:
                 x = _narrow_to_odd(w, x)
             else:
-                x = w.put(f"{'fpext' if to == 'double' else 'fptrunc'} {source_type} {x} to {to}")
+                x = w.put(
+                    f"{'fpext' if kind == 'double' else 'fptrunc'} {source_type} {x} to {kind}"
+                )
         if result not in HALVES or (source in HALVES and source is result):
             return x
         return round_half(w, x, result, self.target)
 
 
 def _to_integer(w: Writer, x: str, source: DType, result: DType) -> str:
-    source_type, to = register_type(source), register_type(result)
+    source_type, kind = register_type(source), register_type(result)
     if source.is_floating:
         instruction = "fptoui" if result.is_unsigned else "fptosi"
         # freeze: conversions out of range yield an arbitrary number instead of poison
-        return w.put(f"freeze {to} {w.put(f'{instruction} {source_type} {x} to {to}')}")
+        return w.put(f"freeze {kind} {w.put(f'{instruction} {source_type} {x} to {kind}')}")
     if source.size > result.size:
-        return w.put(f"trunc {source_type} {x} to {to}")
+        return w.put(f"trunc {source_type} {x} to {kind}")
     if source.is_bool or source.size < result.size:
         instruction = "zext" if source.is_bool or source.is_unsigned else "sext"
-        return w.put(f"{instruction} {source_type} {x} to {to}")
+        return w.put(f"{instruction} {source_type} {x} to {kind}")
     return x
 
 
 def _narrow_to_odd(w: Writer, x: str) -> str:
     """Convert a float64 to float32, rounding to odd; rounding to 16 bits is then exact."""
-    near = w.put(f"fptrunc double {x} to float")
-    back = w.put(f"fpext float {near} to double")
-    inexact = w.put(f"zext i1 {w.put(f'fcmp one double {back}, {x}')} to i32")
-    size, magnitude = w.call("llvm.fabs.f64", "double", back), w.call("llvm.fabs.f64", "double", x)
-    over = w.put(f"zext i1 {w.put(f'fcmp ogt double {size}, {magnitude}')} to i32")
-    bits = w.put(f"sub i32 {w.put(f'bitcast float {near} to i32')}, {over}")
+    rounded = w.put(f"fptrunc double {x} to float")
+    restored = w.put(f"fpext float {rounded} to double")
+    inexact = w.put(f"zext i1 {w.put(f'fcmp one double {restored}, {x}')} to i32")
+    size, magnitude = (
+        w.call("llvm.fabs.f64", "double", restored),
+        w.call("llvm.fabs.f64", "double", x),
+    )
+    exceeds = w.put(f"zext i1 {w.put(f'fcmp ogt double {size}, {magnitude}')} to i32")
+    bits = w.put(f"sub i32 {w.put(f'bitcast float {rounded} to i32')}, {exceeds}")
     return w.put(f"bitcast i32 {w.put(f'or i32 {bits}, {inexact}')} to float")
 
 
@@ -190,10 +195,10 @@ def _clamp(s: Scalars, w: Writer, kind: str, x: str, y: str, z: str) -> str:
 
 
 def _sign(s: Scalars, w: Writer, kind: str, x: str) -> str:
-    one, minus = literal(1, dtypes.float64), literal(-1, dtypes.float64)
+    plus, minus = literal(1, dtypes.float64), literal(-1, dtypes.float64)
     zero = literal(0, dtypes.float64)
-    below = w.select(w.put(f"fcmp olt {kind} {x}, {zero}"), kind, minus, x)
-    result = w.select(w.put(f"fcmp ogt {kind} {x}, {zero}"), kind, one, below)
+    non_positive = w.select(w.put(f"fcmp olt {kind} {x}, {zero}"), kind, minus, x)
+    result = w.select(w.put(f"fcmp ogt {kind} {x}, {zero}"), kind, plus, non_positive)
     return w.select(w.put(f"fcmp oeq {kind} {x}, {zero}"), kind, zero, result)
 
 
@@ -214,8 +219,8 @@ def _floor_mod(s: Scalars, w: Writer, kind: str, x: str, y: str) -> str:
     remainder = _trunc_mod(s, w, kind, x, y)
     zero = literal(0, dtypes.float64)
     negative = w.put(f"fcmp olt {kind} {remainder}, {zero}")
-    other = w.put(f"xor i1 {negative}, {w.put(f'fcmp olt {kind} {y}, {zero}')}")
-    transposed = w.put(f"and i1 {other}, {w.put(f'fcmp one {kind} {remainder}, {zero}')}")
+    signs_differ = w.put(f"xor i1 {negative}, {w.put(f'fcmp olt {kind} {y}, {zero}')}")
+    transposed = w.put(f"and i1 {signs_differ}, {w.put(f'fcmp one {kind} {remainder}, {zero}')}")
     result = w.select(transposed, kind, w.put(f"fadd {kind} {remainder}, {y}"), remainder)
     none = w.put(f"fcmp oeq {kind} {result}, {zero}")
     return w.select(none, kind, w.call(f"llvm.copysign.{_suffix(kind)}", kind, result, y), result)
@@ -230,8 +235,10 @@ def _next_after(s: Scalars, w: Writer, kind: str, x: str, y: str) -> str:
     positive = w.put(f"fcmp ogt {kind} {x}, {zero}")
     step = w.select(w.put(f"xor i1 {up}, {positive}"), bits, "-1", "1")
     moved = w.put(f"bitcast {bits} {w.put(f'add {bits} {as_int}, {step}')} to {kind}")
-    least = w.call(f"llvm.copysign.{_suffix(kind)}", kind, w.put(f"bitcast {bits} 1 to {kind}"), y)
-    moved = w.select(w.put(f"fcmp oeq {kind} {x}, {zero}"), kind, least, moved)
+    smallest = w.call(
+        f"llvm.copysign.{_suffix(kind)}", kind, w.put(f"bitcast {bits} 1 to {kind}"), y
+    )
+    moved = w.select(w.put(f"fcmp oeq {kind} {x}, {zero}"), kind, smallest, moved)
     moved = w.select(w.put(f"fcmp oeq {kind} {x}, {y}"), kind, y, moved)
     return w.select(w.put(f"fcmp uno {kind} {x}, {y}"), kind, w.put(f"fadd {kind} {x}, {y}"), moved)
 
@@ -294,9 +301,9 @@ def _emit_comparison(condition: str) -> Integral:
     return write
 
 
-def _limit(which: str) -> Integral:
+def _limit(name: str) -> Integral:
     def write(w: Writer, kind: str, dtype: DType, x: str, y: str) -> str:
-        return w.call(f"llvm.{'u' if dtype.is_unsigned else 's'}{which}.{kind}", kind, x, y)
+        return w.call(f"llvm.{'u' if dtype.is_unsigned else 's'}{name}.{kind}", kind, x, y)
 
     return write
 
@@ -305,10 +312,10 @@ def _integer_clamp(w: Writer, kind: str, dtype: DType, x: str, y: str, z: str) -
     return _limit("min")(w, kind, dtype, _limit("max")(w, kind, dtype, x, y), z)
 
 
-def _shift(w: Writer, kind: str, dtype: DType, x: str, y: str, left: bool) -> str:
+def _shift(w: Writer, kind: str, dtype: DType, x: str, y: str, is_left: bool) -> str:
     count = w.put(f"and {kind} {y}, {8 * dtype.size - 1}")
     right = "lshr" if dtype.is_unsigned else "ashr"
-    return w.put(f"{'shl' if left else right} {kind} {x}, {count}")
+    return w.put(f"{'shl' if is_left else right} {kind} {x}, {count}")
 
 
 def _safe_divisor(w: Writer, kind: str, dtype: DType, y: str) -> str:
@@ -339,8 +346,8 @@ def _remainder(w: Writer, kind: str, dtype: DType, x: str, y: str) -> str:
 
 def _has_other_sign(w: Writer, kind: str, remainder: str, y: str) -> str:
     """Emit a test of whether a remainder is not 0 and differs in sign from the divisor."""
-    other = w.put(f"icmp slt {kind} {w.put(f'xor {kind} {remainder}, {y}')}, 0")
-    return w.put(f"and i1 {other}, {w.put(f'icmp ne {kind} {remainder}, 0')}")
+    signs_differ = w.put(f"icmp slt {kind} {w.put(f'xor {kind} {remainder}, {y}')}, 0")
+    return w.put(f"and i1 {signs_differ}, {w.put(f'icmp ne {kind} {remainder}, 0')}")
 
 
 def _floor_quotient(w: Writer, kind: str, dtype: DType, x: str, y: str) -> str:
@@ -376,10 +383,10 @@ def _integer_power(w: Writer, kind: str, dtype: DType, x: str, y: str) -> str:
 
 
 def _integer_sign(w: Writer, kind: str, dtype: DType, x: str) -> str:
-    above = w.put(f"zext i1 {w.put(f'icmp ne {kind} {x}, 0')} to {kind}")
+    non_zero = w.put(f"zext i1 {w.put(f'icmp ne {kind} {x}, 0')} to {kind}")
     if dtype.is_unsigned:
-        return above
-    return w.select(w.put(f"icmp slt {kind} {x}, 0"), kind, "-1", above)
+        return non_zero
+    return w.select(w.put(f"icmp slt {kind} {x}, 0"), kind, "-1", non_zero)
 
 
 def _integer_abs(w: Writer, kind: str, dtype: DType, x: str) -> str:

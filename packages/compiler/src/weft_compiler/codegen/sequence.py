@@ -50,9 +50,9 @@ def sequence_of(
         f'target triple = "{target.triple}"\n; {program.name}',
         *table.constants,
         _array("@calls", "i64", [str(word) for word in table.words]),
-        _array("@nests", "ptr", [f"@{each}" for each in symbols]),
+        _array("@nests", "ptr", [f"@{symbol}" for symbol in symbols]),
         _array("@constants", "ptr", [f"@numbers{index}" for index in range(len(table.constants))]),
-        *[f"declare i32 @{each}(ptr, ptr, ptr, ptr, i64)" for each in symbols],
+        *[f"declare i32 @{symbol}(ptr, ptr, ptr, ptr, i64)" for symbol in symbols],
         RUN_SEQUENCE_DECLARATION,
         _run(table),
         attributes(target),
@@ -70,13 +70,17 @@ def sequence_of(
 
 def _buffer_lifetimes(program: Program, pieces: Sequence[Piece]) -> dict[Buffer, tuple[int, int]]:
     """Return the first and the last piece that uses each buffer shared by several pieces."""
-    input_names = {each.name for each in (*program.inputs, *program.outputs)}
+    input_names = {
+        buffer_of_program.name for buffer_of_program in (*program.inputs, *program.outputs)
+    }
     lives: dict[Buffer, tuple[int, int]] = {}
     for index, piece in enumerate(pieces):
         inputs = piece.program.inputs[: len(piece.program.inputs) - len(piece.numbers)]
-        for name, own in zip(piece.buffers, (*inputs, *piece.program.outputs), strict=True):
+        for name, piece_buffer in zip(
+            piece.buffers, (*inputs, *piece.program.outputs), strict=True
+        ):
             if name not in input_names:
-                buffer = replace(own, name=name)
+                buffer = replace(piece_buffer, name=name)
                 first, _ = lives.get(buffer, (index, index))
                 lives[buffer] = first, index
     return lives
@@ -106,16 +110,16 @@ class _Table:
             buffer.name: -1 - index for index, buffer in enumerate(buffers)
         }
 
-    def add(self, piece: Piece, nest: int, own: int) -> None:
+    def add(self, piece: Piece, nest: int, private_bytes: int) -> None:
         """Add a call of a piece.
 
         Args:
-          own: the offset of its own part of the arena.
+          private_bytes: the offset of its own part of the arena.
         """
         slots = [self._slot[name] for name in piece.buffers]
         first = len(piece.program.inputs) - len(piece.numbers)
         slots[first:first] = map(self._constant, piece.numbers)
-        self.words += [nest, piece.checks, own, len(slots), *slots]
+        self.words += [nest, piece.checks, private_bytes, len(slots), *slots]
         self.slots = max(self.slots, len(slots))
 
     def _constant(self, numbers: np.ndarray) -> int:

@@ -66,7 +66,7 @@ def emit_panel_tiles(
     w: Loops,
     s: Shape,
     panel: Panel,
-    own: str,
+    panel_copy: str,
     copies: str,
     rows: str,
     all_rows: str,
@@ -81,32 +81,32 @@ def emit_panel_tiles(
       c: the address of the first tile, the row stride, and the condition to accumulate.
     """
     with w.emit_if(copies):
-        _copy(w, s, panel, own)
-    b = w.select(copies, "ptr", own, panel.place)
+        _copy(w, s, panel, panel_copy)
+    b = w.select(copies, "ptr", panel_copy, panel.place)
     b_row = w.select(copies, "i64", str(s.width), panel.row)
     address, c_row, add = c
     with iterate_tiles(w, s, rows, all_rows) as (i, _, kernel_rows):
         a = w.offset_address("%workspace", s.scalar, w.put(f"mul nsw i64 {i}, {s.row}"))
         begins = w.put(f"icmp eq i64 {i}, 0")
         after_row = w.select(begins, "i64", panel.following_row, "0")
-        after = w.select(begins, "ptr", panel.following, b)
-        to = w.offset_address(address, s.scalar, w.put(f"mul nsw i64 {i}, {c_row}"))
+        next_panel = w.select(begins, "ptr", panel.following, b)
+        target = w.offset_address(address, s.scalar, w.put(f"mul nsw i64 {i}, {c_row}"))
         w.do(
             f"call void {select_kernel(w, s, kernel_rows, panel.columns)}(ptr {a}, ptr {b}, "
-            f"i64 {b_row}, i64 {panel.depth}, ptr {to}, i64 {c_row}, i64 {panel.columns}, "
-            f"i1 {add}, ptr {after}, i64 {after_row})"
+            f"i64 {b_row}, i64 {panel.depth}, ptr {target}, i64 {c_row}, i64 {panel.columns}, "
+            f"i1 {add}, ptr {next_panel}, i64 {after_row})"
         )
 
 
-def _copy(w: Loops, s: Shape, panel: Panel, own: str) -> None:
-    whole, part, done = w.label(), w.label(), w.label()
-    w.branch(w.put(f"icmp sge i64 {panel.columns}, {s.width}"), whole, part)
-    for label, kind in ((whole, f"<{s.width} x {s.scalar}>"), (part, s.scalar)):
+def _copy(w: Loops, s: Shape, panel: Panel, target: str) -> None:
+    full_panel, partial_panel, end = w.label(), w.label(), w.label()
+    w.branch(w.put(f"icmp sge i64 {panel.columns}, {s.width}"), full_panel, partial_panel)
+    for label, kind in ((full_panel, f"<{s.width} x {s.scalar}>"), (partial_panel, s.scalar)):
         w.begin(label)
         with w.iterate(panel.depth, note=", !llvm.loop !0") as p:
             row = w.offset_address(panel.place, s.scalar, w.put(f"mul nsw i64 {p}, {panel.row}"))
-            address = w.offset_address(own, s.scalar, w.put(f"mul nsw i64 {p}, {s.width}"))
-            if label is whole:
+            address = w.offset_address(target, s.scalar, w.put(f"mul nsw i64 {p}, {s.width}"))
+            if label is full_panel:
                 _move(w, s, row, address, kind)
             else:
                 with w.iterate(panel.columns, note=", !llvm.loop !0") as k:
@@ -117,8 +117,8 @@ def _copy(w: Loops, s: Shape, panel: Panel, own: str) -> None:
                         w.offset_address(address, s.scalar, k),
                         kind,
                     )
-        w.go(done)
-    w.begin(done)
+        w.go(end)
+    w.begin(end)
 
 
 def _move(w: Loops, s: Shape, source: str, address: str, kind: str) -> None:

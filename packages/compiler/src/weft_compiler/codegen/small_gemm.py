@@ -95,7 +95,7 @@ class _Product:
                         w.do(f"store {self.scalar} {x}, ptr {address}, align {self.dtype.size}")
         self.b, self.b_row = own_base, n
 
-    def _transpose_square(self, own: str, p: str, j: int, size: int) -> None:
+    def _transpose_square(self, scratch: str, p: str, j: int, size: int) -> None:
         """Transpose a square block of b."""
         w, kind = self.w, self._kind(size)
         rows = [
@@ -103,8 +103,9 @@ class _Product:
             for index in range(size)
         ]
         for index, row in enumerate(transpose_in_registers(w, kind, rows)):
-            here = w.put(f"mul nsw i64 {w.put(f'add nsw i64 {p}, {index}')}, {self.of['n']}")
-            w.do(f"store {kind} {row}, ptr {self._address(own, j, here)}, align {self.dtype.size}")
+            offset = w.put(f"mul nsw i64 {w.put(f'add nsw i64 {p}, {index}')}, {self.of['n']}")
+            address = self._address(scratch, j, offset)
+            w.do(f"store {kind} {row}, ptr {address}, align {self.dtype.size}")
 
     def _emit_columns(self, first: int, chunks: Sequence[int]) -> None:
         """Emit all rows of some columns, which are split into chunks of at most a register."""
@@ -137,8 +138,8 @@ class _Product:
     ) -> list[str]:
         """Emit the loop over k."""
         w = self.w
-        body, done = w.label(), w.label()
-        before = w.block
+        body, end = w.label(), w.label()
+        preheader = w.block
         w.go(body)
         w.begin(body)
         p, olds = w.name(), [w.name() for _ in first]
@@ -146,32 +147,32 @@ class _Product:
         w.lines += [""] * (1 + len(first))
         sums = olds
         for step in range(self.steps):
-            here = w.put(f"add nsw i64 {p}, {step}") if step else p
-            sums = self._step(here, i, rows, j, chunks, sums)
+            element = w.put(f"add nsw i64 {p}, {step}") if step else p
+            sums = self._step(element, i, rows, j, chunks, sums)
         following = w.put(f"add nsw i64 {p}, {self.steps}")
-        lines = [f"  {p} = phi i64 [ 0, %{before} ], [ {following}, %{body} ]"]
+        lines = [f"  {p} = phi i64 [ 0, %{preheader} ], [ {following}, %{body} ]"]
         kinds = [self._kind(size) for _ in range(rows) for size in chunks]
         for old, new, zero, kind in zip(olds, sums, first, kinds, strict=True):
-            lines.append(f"  {old} = phi {kind} [ {zero}, %{before} ], [ {new}, %{body} ]")
+            lines.append(f"  {old} = phi {kind} [ {zero}, %{preheader} ], [ {new}, %{body} ]")
         w.lines[line_index : line_index + len(lines)] = lines
-        w.branch(w.put(f"icmp slt i64 {following}, {high}"), body, done)
-        w.begin(done)
+        w.branch(w.put(f"icmp slt i64 {following}, {high}"), body, end)
+        w.begin(end)
         return sums
 
     def _step(
         self, p: str, i: int, rows: int, j: int, chunks: Sequence[int], sums: Sequence[str]
     ) -> list[str]:
         """Add a row of b, multiplied by an element of each row of a, to the sums."""
-        w, of = self.w, self.of
-        there = w.put(f"mul nsw i64 {p}, {self.b_row}")
+        w, params = self.w, self.of
+        row_offset = w.put(f"mul nsw i64 {p}, {self.b_row}")
         b = [
-            self._load(self._kind(size), self._address(self.b, start, there))
+            self._load(self._kind(size), self._address(self.b, start, row_offset))
             for start, size in _starts(j, chunks)
         ]
-        column = w.put(f"mul nsw i64 {p}, {of['a_column']}")
+        column = w.put(f"mul nsw i64 {p}, {params['a_column']}")
         results, olds = [], iter(sums)
         for row in range(rows):
-            x = self._load(self.scalar, self._address("%a", (i + row) * of["a_row"], column))
+            x = self._load(self.scalar, self._address("%a", (i + row) * params["a_row"], column))
             for y, size in zip(b, chunks, strict=True):
                 results.append(self._multiply_add(x, y, next(olds), size))
         return results

@@ -69,13 +69,13 @@ class Target:
             return feature == "sse2" or feature in _LEVELS.get(self.cpu, frozenset())
         return feature in _FAMILIES.get(self.family, _ARM64)
 
-    def has_tiles(self, of: str) -> bool:
+    def has_tiles(self, element: str) -> bool:
         """Return True if it has tile registers (AMX).
 
         Args:
-          of: the element type of products: "int8" or "bf16".
+          element: the element type of products: "int8" or "bf16".
         """
-        return self.x86 and self.has("amx-tile") and self.has(f"amx-{of}")
+        return self.x86 and self.has("amx-tile") and self.has(f"amx-{element}")
 
     @property
     def vector_bytes(self) -> int:
@@ -163,10 +163,13 @@ def remove_features(features: str, names: Sequence[str]) -> str:
       names: the features; a name that ends with a dash is a prefix.
     """
     results = []
-    for each in filter(None, features.split(",")):
-        name = each[1:]
-        gone = any(name == of or (of.endswith("-") and name.startswith(of)) for of in names)
-        results.append(f"-{name}" if gone else each)
+    for feature in filter(None, features.split(",")):
+        name = feature[1:]
+        is_removed = any(
+            name == removed or (removed.endswith("-") and name.startswith(removed))
+            for removed in names
+        )
+        results.append(f"-{name}" if is_removed else feature)
     return ",".join(results)
 
 
@@ -223,8 +226,8 @@ def all_features(triple: str, cpu: str, features: str) -> str:
 @functools.cache
 def _host_features() -> tuple[str, str, str]:
     """Return all features of this machine."""
-    own = host().features
-    return "", own, remove_features(own, ["amx-"])
+    host_features = host().features
+    return "", host_features, remove_features(host_features, ["amx-"])
 
 
 @functools.cache
@@ -233,7 +236,7 @@ def _queried_features(triple: str, cpu: str, features: str) -> str:
     queried = _QUERIED.get(Target(triple, cpu, features).family, ())
     command = [sys.executable, "-c", _QUERY, triple, cpu, features, *queried]
     tried = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    unsigned = any(each[:1] not in ("+", "-") for each in features.split(",") if features)
+    unsigned = any(feature[:1] not in ("+", "-") for feature in features.split(",") if features)
     if unsigned or "not a recognized feature" in tried.stderr:
         raise errors.InvalidArgumentError(
             f"features of {triple} must be comma-separated feature names of LLVM, each with + "
@@ -276,18 +279,18 @@ machine.emit_object(binding.parse_assembly("define void @f() { ret void }"))
 """
 
 
-def object_code(text: str, target: Target, others: Sequence[str] = ()) -> bytes:
+def object_code(text: str, target: Target, libraries: Sequence[str] = ()) -> bytes:
     """Compile a module to a relocatable object.
 
     Args:
-      others: modules that define what the text declares; their symbols become internal.
+      libraries: modules that define what the text declares; their symbols become internal.
     Raises: InternalError: LLVM rejects the text.
     """
     with _LOCK:
         machine = _target_machine(target)
         module = _parse(text)
-        for other in others:
-            library = _parse(other, module)
+        for library_text in libraries:
+            library = _parse(library_text, module)
             names = [function.name for function in library.functions if not function.is_declaration]
             module.link_in(library)
             for name in names:
@@ -308,13 +311,15 @@ def assembly(text: str, target: Target) -> str:
         return str(machine.emit_assembly(_run_passes(_parse(text), machine)))
 
 
-def _parse(text: str, beside: Any = None) -> Any:
+def _parse(text: str, sibling: Any = None) -> Any:
     """Parse a module.
 
-    With `beside`, in the LLVM context of that module, so that they can be linked.
+    With `sibling`, in the LLVM context of that module, so that they can be linked.
     """
     try:
-        return binding.parse_assembly(text, beside._context if beside else binding.create_context())
+        return binding.parse_assembly(
+            text, sibling._context if sibling else binding.create_context()
+        )
     except RuntimeError as error:
         raise errors.InternalError(f"LLVM rejects the module: {error}") from error
 

@@ -104,16 +104,16 @@ class TileKernel:
         if self.masked:
             self.mask = self._mask()
         totals = self.totals()
-        adding, storing, done = w.label(), w.label(), w.label()
+        adding, storing, end = w.label(), w.label(), w.label()
         w.branch("%add", adding, storing)
         w.begin(adding)
         self._store(totals, self.load)
-        w.go(done)
+        w.go(end)
         w.begin(storing)
         corrections = self.corrections()
         self._store(totals, (lambda place, v: corrections[v]) if corrections else None)
-        w.go(done)
-        w.begin(done)
+        w.go(end)
+        w.begin(end)
         w.do("ret void")
         lines = "\n".join(w.lines)
         head = f"define internal void @{self.name}({self.parameters}) noinline #0"
@@ -136,20 +136,20 @@ class TileKernel:
         """Emit the lane mask of the last register."""
         w = self.w
         index = f"<{self.lanes} x i32>"
-        left = w.put(f"sub i64 %columns, {self.lanes * (self.vectors - 1)}")
-        broadcast_value = w.broadcast(index, w.put(f"trunc i64 {left} to i32"))
+        remaining = w.put(f"sub i64 %columns, {self.lanes * (self.vectors - 1)}")
+        broadcast_value = w.broadcast(index, w.put(f"trunc i64 {remaining} to i32"))
         lanes = ", ".join(f"i32 {lane}" for lane in range(self.lanes))
         return w.put(f"icmp slt {index} <{lanes}>, {broadcast_value}")
 
-    def _store(self, totals: list[list[str]], more: Callable[[str, int], str] | None) -> None:
+    def _store(self, totals: list[list[str]], addend: Callable[[str, int], str] | None) -> None:
         """Store the result, after adding `more(address, v)` to each register."""
         w, size = self.w, self.element.size
         for i, row in enumerate(totals):
             start = w.offset_address("%c", self.element.kind, w.put(f"mul nsw i64 %c_row, {i}"))
             for v, total in enumerate(row):
                 address = w.offset_address(start, self.element.kind, str(v * self.lanes))
-                if more is not None:
-                    total = w.put(f"{self.element.add} {self.kind} {more(address, v)}, {total}")
+                if addend is not None:
+                    total = w.put(f"{self.element.add} {self.kind} {addend(address, v)}, {total}")
                 if self._is_partial(v):
                     w.do(
                         f"call void @llvm.masked.store.{self.suffix}.p0({self.kind} {total}, "
@@ -198,8 +198,8 @@ def _name(rows: int, vectors: int, masked: bool, has_all_rows: bool) -> str:
 def _table(s: Tile, vectors: int, masked: bool) -> str:
     """Return the table of kernels by the number of rows left; each has the most rows that fit."""
     result = ["ptr null"]
-    for left in range(1, s.rows[0] + 1):
-        rows = next(rows for rows in s.rows if rows <= left)
+    for rows_left in range(1, s.rows[0] + 1):
+        rows = next(rows for rows in s.rows if rows <= rows_left)
         result.append(f"ptr @{_name(rows, vectors, masked, False)}")
     result += [f"ptr @{_name(rows, vectors, masked, True)}" for rows in range(1, FEW + 1)]
     name = f"@weft.table.{vectors}{'m' if masked else ''}"

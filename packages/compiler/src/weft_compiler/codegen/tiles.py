@@ -116,12 +116,12 @@ class _Kernel(TileKernel):
         The special kernels of few rows have several sums per element, for adjacent k.
         """
         w = self.w
-        several = max(1, _TOTALS // (self.rows * self.vectors)) if self.has_all_rows else 1
-        zeros = [["zeroinitializer"] * self.vectors for _ in range(self.rows * several)]
-        if several == 1:
+        unrolled = max(1, _TOTALS // (self.rows * self.vectors)) if self.has_all_rows else 1
+        zeros = [["zeroinitializer"] * self.vectors for _ in range(self.rows * unrolled)]
+        if unrolled == 1:
             return self._steps("0", "%k", 1, zeros)
-        full_count = w.put(f"and i64 %k, {-several}")
-        result = self._steps("0", full_count, several, zeros)
+        full_count = w.put(f"and i64 %k, {-unrolled}")
+        result = self._steps("0", full_count, unrolled, zeros)
         while len(result) > self.rows:
             half = len(result) // 2
             result = [
@@ -138,36 +138,36 @@ class _Kernel(TileKernel):
             the next one.
         """
         w = self.w
-        head, body, done = w.label(), w.label(), w.label()
-        before = w.block
+        head, body, end = w.label(), w.label(), w.label()
+        preheader = w.block
         w.go(head)
         w.begin(head)
         p, totals = w.name(), [[w.name() for _ in row] for row in first]
         line_index = len(w.lines)
         w.lines += [""] * (1 + len(first) * self.vectors)
-        w.branch(w.put(f"icmp slt i64 {p}, {high}"), body, done)
+        w.branch(w.put(f"icmp slt i64 {p}, {high}"), body, end)
         w.begin(body)
         new = []
         for k in range(step):
-            here = w.put(f"add nsw i64 {p}, {k}")
-            row = w.offset_address("%b", self.s.scalar, w.put(f"mul nsw i64 {here}, %b_row"))
+            element = w.put(f"add nsw i64 {p}, {k}")
+            row = w.offset_address("%b", self.s.scalar, w.put(f"mul nsw i64 {element}, %b_row"))
             b = [
                 self.load(w.offset_address(row, self.s.scalar, str(v * self.s.lanes)), v)
                 for v in range(self.vectors)
             ]
-            new += [self._row(i, here, b, totals[k * self.rows + i]) for i in range(self.rows)]
+            new += [self._row(i, element, b, totals[k * self.rows + i]) for i in range(self.rows)]
             if not self.has_all_rows:
-                self._ask(here)
+                self._ask(element)
         following = w.put(f"add nsw i64 {p}, {step}")
         w.go(head, ", !llvm.loop !0")
-        lines = [f"  {p} = phi i64 [ {low}, %{before} ], [ {following}, %{body} ]"]
+        lines = [f"  {p} = phi i64 [ {low}, %{preheader} ], [ {following}, %{body} ]"]
         for olds, totals_of, begin in zip(totals, new, first, strict=True):
             for old, total, zero in zip(olds, totals_of, begin, strict=True):
                 lines.append(
-                    f"  {old} = phi {self.kind} [ {zero}, %{before} ], [ {total}, %{body} ]"
+                    f"  {old} = phi {self.kind} [ {zero}, %{preheader} ], [ {total}, %{body} ]"
                 )
         w.lines[line_index : line_index + len(lines)] = lines
-        w.begin(done)
+        w.begin(end)
         return totals
 
     def _ask(self, p: str) -> None:
@@ -235,21 +235,21 @@ def module(target: Target, *functions: str) -> str:
     return "\n".join([f'target triple = "{target.triple}"', *functions, attributes, notes])
 
 
-def emit_next_rows(w: Loops, s: Tile, left: str) -> tuple[str, str]:
+def emit_next_rows(w: Loops, s: Tile, remaining_rows: str) -> tuple[str, str]:
     """Emit the number of rows of the next tile, and the number of rows that its kernel has."""
     maximum = s.rows[0]
-    tiles = w.put(f"udiv i64 {w.put(f'add i64 {left}, {maximum - 1}')}, {maximum}")
-    rounded = w.put(f"sub i64 {w.put(f'add i64 {left}, {tiles}')}, 1")
+    tiles = w.put(f"udiv i64 {w.put(f'add i64 {remaining_rows}, {maximum - 1}')}, {maximum}")
+    rounded = w.put(f"sub i64 {w.put(f'add i64 {remaining_rows}, {tiles}')}, 1")
     kernel_rows = w.put(f"udiv i64 {rounded}, {tiles}")
     # An odd last tile is split so that FEW rows remain: a single row would wait for its sums.
-    odd = w.put(f"trunc i64 {left} to i1")
+    odd = w.put(f"trunc i64 {remaining_rows} to i1")
     odd = w.put(f"and i1 {odd}, {w.put(f'icmp eq i64 {tiles}, 1')}")
-    odd = w.put(f"and i1 {odd}, {w.put(f'icmp ugt i64 {left}, {FEW}')}")
-    kernel_rows = w.select(odd, "i64", w.put(f"sub i64 {left}, {FEW}"), kernel_rows)
+    odd = w.put(f"and i1 {odd}, {w.put(f'icmp ugt i64 {remaining_rows}, {FEW}')}")
+    kernel_rows = w.select(odd, "i64", w.put(f"sub i64 {remaining_rows}, {FEW}"), kernel_rows)
     result = "1"
     for rows in sorted(s.rows)[1:]:
-        enough = w.put(f"icmp uge i64 {kernel_rows}, {rows}")
-        result = w.select(enough, "i64", str(rows), result)
+        suffices = w.put(f"icmp uge i64 {kernel_rows}, {rows}")
+        result = w.select(suffices, "i64", str(rows), result)
     return kernel_rows, result
 
 
@@ -263,19 +263,19 @@ def iterate_tiles(
       all_rows: the number of rows of the whole product, if `high` is for some of them.
     Yields: the first row, the number of rows, and the row count to pass to `chosen`.
     """
-    head, body, done = w.label(), w.label(), w.label()
-    before = w.block
+    head, body, end = w.label(), w.label(), w.label()
+    preheader = w.block
     w.go(head)
     w.begin(head)
     first = w.name()
     line_index = len(w.lines)
     w.do("")
-    left = w.put(f"sub i64 {high}, {first}")
-    w.branch(w.put(f"icmp sgt i64 {left}, 0"), body, done)
+    remaining_rows = w.put(f"sub i64 {high}, {first}")
+    w.branch(w.put(f"icmp sgt i64 {remaining_rows}, 0"), body, end)
     w.begin(body)
-    kernel_rows, rows = emit_next_rows(w, s, left)
+    kernel_rows, rows = emit_next_rows(w, s, remaining_rows)
     yield first, rows, kernel_index(w, s, kernel_rows, all_rows or high)
     following = w.put(f"add nsw i64 {first}, {rows}")
-    w.lines[line_index] = f"  {first} = phi i64 [ 0, %{before} ], [ {following}, %{w.block} ]"
+    w.lines[line_index] = f"  {first} = phi i64 [ 0, %{preheader} ], [ {following}, %{w.block} ]"
     w.go(head)
-    w.begin(done)
+    w.begin(end)

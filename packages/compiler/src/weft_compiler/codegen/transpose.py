@@ -90,7 +90,7 @@ class _TransposeWriter:
         lines = "\n".join(w.lines)
         return f"{head} noinline #0 {{\nentry:\n{lines}\n}}\n"
 
-    def _transpose_partial(self, i: str, j: str, columns: str, own: str) -> None:
+    def _transpose_partial(self, i: str, j: str, columns: str, scratch: str) -> None:
         """Transpose a square that extends beyond the end of the rows or columns."""
         w, lanes = self.w, self.lanes
         rows = w.emit_min(w.put(f"sub i64 %rows, {i}"), str(lanes))
@@ -98,21 +98,23 @@ class _TransposeWriter:
         result = [self._load(i, j, w.emit_min(last, str(index)), mask) for index in range(lanes)]
         for index, row in enumerate(transpose_in_registers(w, self.kind, result)):
             w.do(
-                f"store {self.kind} {row}, ptr {w.offset_address(own, self.kind, str(index))}, "
+                f"store {self.kind} {row}, ptr {w.offset_address(scratch, self.kind, str(index))}, "
                 "align 64"
             )
         mask = self._lane_mask(rows)
         with w.iterate(columns, note=", !llvm.loop !0") as k:
-            row = w.put(f"load {self.kind}, ptr {w.offset_address(own, self.kind, k)}, align 64")
+            row = w.put(
+                f"load {self.kind}, ptr {w.offset_address(scratch, self.kind, k)}, align 64"
+            )
             address = self._place(w.put(f"add nsw i64 {j}, {k}"), i)
             w.do(
                 f"call void @llvm.masked.store.{self.suffix}({self.kind} {row}, ptr align "
                 f"{self.size} {address}, <{lanes} x i1> {mask})"
             )
 
-    def _load(self, i: str, j: str, at: str, mask: str = "") -> str:
+    def _load(self, i: str, j: str, offset: str, mask: str = "") -> str:
         w = self.w
-        row = w.put(f"mul nsw i64 {w.put(f'add nsw i64 {i}, {at}')}, %x_row")
+        row = w.put(f"mul nsw i64 {w.put(f'add nsw i64 {i}, {offset}')}, %x_row")
         address = w.offset_address("%x", self.scalar, row, j)
         if not mask:
             return w.put(f"load {self.kind}, ptr {address}, align {self.size}")

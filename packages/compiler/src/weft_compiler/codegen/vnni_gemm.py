@@ -120,7 +120,7 @@ class Driver:
         dtype: DType,
         views: Sequence[str],
         numbers: Sequence[str],
-        within: str = "",
+        internal_name: str = "",
     ) -> str:
         """Return the LLVM function of a routine, with the emitted instructions as body.
 
@@ -128,7 +128,7 @@ class Driver:
         """
         if self.s.in_tiles:
             amx.end(self.w)
-        return function(routine, dtype, self.w, views, numbers, within)
+        return function(routine, dtype, self.w, views, numbers, internal_name)
 
     def multiply(
         self,
@@ -147,10 +147,10 @@ class Driver:
         """
         w, s, (m, n, k), (b, c) = self.w, self.s, size, views
         groups = self.groups(k)
-        several = str(amx.BLOCK) if s.in_tiles else m
-        with w.iterate(n, s.columns) as jc, w.iterate(m, several) as ic:
+        row_block = str(amx.BLOCK) if s.in_tiles else m
+        with w.iterate(n, s.columns) as jc, w.iterate(m, row_block) as ic:
             last = w.emit_min(w.put(f"add nsw i64 {jc}, {s.columns}"), n)
-            count = w.emit_min(w.put(f"sub i64 {m}, {ic}"), several)
+            count = w.emit_min(w.put(f"sub i64 {m}, {ic}"), row_block)
             with w.iterate(k, s.depth) as pc:
                 depth = w.emit_min(w.put(f"sub i64 {k}, {pc}"), str(s.depth))
                 add = w.put(f"icmp sgt i64 {pc}, 0")
@@ -185,22 +185,26 @@ class Driver:
           c: the address of the tile's rows, their stride, and the condition to accumulate.
         """
         w, s = self.w, self.s
-        (kernel_rows, left), (first, last, panels, groups), (start, c_row, add) = rows, block, c
-        here = self.groups(depth)
+        (kernel_rows, remaining_rows), (first, last, panels, groups), (start, c_row, add) = (
+            rows,
+            block,
+            c,
+        )
+        num_groups = self.groups(depth)
         with w.iterate(last, s.width, low=first) as j:
             offset = w.put(f"mul nsw i64 {w.put(f'sdiv i64 {j}, {PANEL}')}, {groups}")
             offset = w.put(f"mul nsw i64 {offset}, {PANEL_BYTES}")
-            inside = w.put(f"mul nsw i64 {w.put(f'srem i64 {j}, {PANEL}')}, {FOUR}")
-            panel = w.offset_address(panels, "i8", offset, inside)
+            offset_in_panel = w.put(f"mul nsw i64 {w.put(f'srem i64 {j}, {PANEL}')}, {FOUR}")
+            panel = w.offset_address(panels, "i8", offset, offset_in_panel)
             columns = w.put(f"sub i64 {n}, {j}")
             address = w.offset_address(start, s.result, j)
             if s.in_tiles:
-                amx.call(w, panel, here, (address, c_row), (left, columns, add))
+                amx.call(w, panel, num_groups, (address, c_row), (remaining_rows, columns, add))
             else:
                 sums = f", ptr {w.offset_address('%sums', 'i32', j)}" if self.sums else ""
                 w.do(
                     f"call void {select_kernel(w, s, kernel_rows, columns)}(ptr %workspace, "
-                    f"ptr {panel}, i64 {here}, ptr {address}, i64 {c_row}, i64 {columns}, "
+                    f"ptr {panel}, i64 {num_groups}, ptr {address}, i64 {c_row}, i64 {columns}, "
                     f"i1 {add}{sums})"
                 )
 
@@ -218,8 +222,8 @@ class Driver:
     def groups(self, count: str) -> str:
         """Return the number of groups of `count` elements."""
         shift = self.s.group.bit_length() - 1
-        more = self.w.put(f"add nsw i64 {count}, {self.s.group - 1}")
-        return self.w.put(f"lshr i64 {more}, {shift}")
+        padded_count = self.w.put(f"add nsw i64 {count}, {self.s.group - 1}")
+        return self.w.put(f"lshr i64 {padded_count}, {shift}")
 
     def counts(self) -> tuple[str, str]:
         """Emit the number of windows, and of elements per window."""
@@ -279,16 +283,16 @@ def function(
     w: Loops,
     views: Sequence[str],
     numbers: Sequence[str],
-    within: str = "",
+    internal_name: str = "",
 ) -> str:
     """Return the LLVM function of a routine, with the emitted instructions as body.
 
     Args:
-      within: the name of the function if it is a variant inside the module.
+      internal_name: the name of the function if it is a variant inside the module.
     """
     w.do("ret void")
     arguments = [f"ptr noalias %{name}" for name in views] + [f"i64 %{name}" for name in numbers]
     lines = "\n".join(w.lines)
-    name = f"internal void @{within}" if within else f"void @{symbol(routine, dtype)}"
+    name = f"internal void @{internal_name}" if internal_name else f"void @{symbol(routine, dtype)}"
     head = f"define {name}({', '.join(arguments)}, ptr noalias %workspace)"
     return f"{head} #0 {{\nentry:\n{lines}\n}}\n"

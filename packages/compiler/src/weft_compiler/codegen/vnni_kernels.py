@@ -54,15 +54,15 @@ class GroupKernel(TileKernel):
     def totals(self) -> list[list[str]]:
         """Return the sums of products, from a loop over groups."""
         w, tile = self.w, range(self.rows)
-        head, body, done = w.label(), w.label(), w.label()
-        before = w.block
+        head, body, end = w.label(), w.label(), w.label()
+        preheader = w.block
         w.go(head)
         w.begin(head)
         p, totals = w.name(), [[w.name() for _ in range(self.sums)] for _ in tile]
         line_index = len(w.lines)
         for _ in range(1 + self.rows * self.sums):
             w.do("")
-        w.branch(w.put(f"icmp slt i64 {p}, %groups"), body, done)
+        w.branch(w.put(f"icmp slt i64 {p}, %groups"), body, end)
         w.begin(body)
         start = w.offset_address("%b", "i8", w.put(f"mul nsw i64 {p}, {PANEL_BYTES}"))
         b = [self.columns_of(start, v) for v in range(self.sums)]
@@ -73,11 +73,11 @@ class GroupKernel(TileKernel):
         ]
         following = w.put(f"add nsw i64 {p}, 1")
         w.go(head, ", !llvm.loop !0")
-        lines = [f"  {p} = phi i64 [ 0, %{before} ], [ {following}, %{body} ]"]
+        lines = [f"  {p} = phi i64 [ 0, %{preheader} ], [ {following}, %{body} ]"]
         for i in tile:
             for old, total in zip(totals[i], new[i], strict=True):
-                zero = f"[ zeroinitializer, %{before} ]"
+                zero = f"[ zeroinitializer, %{preheader} ]"
                 lines.append(f"  {old} = phi {self.kind} {zero}, [ {total}, %{body} ]")
         w.lines[line_index : line_index + len(lines)] = lines
-        w.begin(done)
+        w.begin(end)
         return totals

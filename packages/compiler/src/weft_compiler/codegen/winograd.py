@@ -79,13 +79,13 @@ def dispatch_by_taps(s: Shape, routines: Sequence[ForTaps]) -> list[str]:
     arguments = parameters.replace(" noalias", "")
     w, texts = Loops(), []
     for routine in routines:
-        own = f"@weft.{first.name}.{routine.taps}"
+        routine_symbol = f"@weft.{first.name}.{routine.taps}"
         routine.write()
         lines = "\n".join(routine.w.lines)
-        head = f"define internal void {own}({parameters}) {_ALIGNED} #0"
+        head = f"define internal void {routine_symbol}({parameters}) {_ALIGNED} #0"
         texts.append(f"{head} {{\nentry:\n{lines}\n  ret void\n}}\n")
         with w.emit_if(w.put(f"icmp eq i64 %{first.asked}, {routine.taps}")):
-            w.do(f"call void {own}({arguments})")
+            w.do(f"call void {routine_symbol}({arguments})")
     lines = "\n".join(w.lines)
     return [*texts, f"define void @{name}({parameters}) #0 {{\nentry:\n{lines}\n  ret void\n}}\n"]
 
@@ -193,8 +193,8 @@ class Vectors:
     def gradients(self, g: Sequence[str]) -> list[str]:
         """Transform gradients of results to the points: the points' powers, times each."""
         even, odd = self._sum(g[0::2]), self._sum(g[1::2])
-        both, stride = self.add(even, odd), self.sub(even, odd)
-        return [g[0], both, stride, self._at(g, 0.5), self._at(g, -2.0), g[-1]]
+        sums, stride = self.add(even, odd), self.sub(even, odd)
+        return [g[0], sums, stride, self._at(g, 0.5), self._at(g, -2.0), g[-1]]
 
     def _sum(self, x: Sequence[str]) -> str:
         return reduce(self.add, x)
@@ -202,8 +202,8 @@ class Vectors:
     def _at(self, x: Sequence[str], point: float, scale: float = 1.0) -> str:
         """Evaluate a polynomial at a point, scaled by a number."""
         total = x[0] if scale == 1.0 else self.scaled(x[0], scale)
-        for power, each in enumerate(x[1:], 1):
-            total = self.plus(total, each, scale * point**power)
+        for power, coefficient in enumerate(x[1:], 1):
+            total = self.plus(total, coefficient, scale * point**power)
         return total
 
     def square(
@@ -316,23 +316,23 @@ class TiledRoutine(ForTaps):
         # An unsigned comparison also rejects negative positions.
         is_inside = [w.put(f"icmp ult i64 {column}, {breadth}") for column in columns]
         offsets = [w.put(f"mul nsw i64 {column}, {channels}") for column in columns]
-        found = []
+        addresses = []
         for i in range(size):
             row = w.put(f"add nsw i64 {y}, {i}")
-            inside = w.put(f"icmp ult i64 {row}, {height}")
+            row_is_inside = w.put(f"icmp ult i64 {row}, {height}")
             own_base = w.offset_address(view, s.scalar, lines, w.put(f"mul nsw i64 {row}, {line}"))
-            found.append(
+            addresses.append(
                 [
                     w.select(
-                        w.put(f"and i1 {inside}, {within}"),
+                        w.put(f"and i1 {row_is_inside}, {column_is_inside}"),
                         "ptr",
                         w.offset_address(own_base, s.scalar, offset),
                         "%workspace",
                     )
-                    for offset, within in zip(offsets, is_inside, strict=True)
+                    for offset, column_is_inside in zip(offsets, is_inside, strict=True)
                 ]
             )
-        return found
+        return addresses
 
     def zeros(self, count: str) -> None:
         """Write the zeros at the start of the workspace, which elements outside point to."""
@@ -507,9 +507,9 @@ class _Winograd(TiledRoutine):
                 square = [points[i : i + POINTS] for i in range(0, SQUARE, POINTS)]
                 bad = self.load_stored()
                 for i, results in enumerate(v.square(square, partial(v.results, count=self.tile))):
-                    to = w.put(f"mul nsw i64 {down}, {i}")
+                    row_offset = w.put(f"mul nsw i64 {down}, {i}")
                     for k, result in enumerate(results):
-                        v.store(result, target, to, w.put(f"mul nsw i64 {right}, {k}"), c)
+                        v.store(result, target, row_offset, w.put(f"mul nsw i64 {right}, {k}"), c)
                         # A non-finite result times 0 is NaN, which stays in the sum. So one test
                         # covers a row of tiles.
                         bad = v.plus(bad, result, 0.0)
@@ -518,10 +518,12 @@ class _Winograd(TiledRoutine):
                 source = w.offset_address(
                     self.own, s.scalar, w.put(f"mul nsw i64 {at_row}, {down}")
                 )
-                to = w.offset_address(own_base, s.scalar, w.put(f"mul nsw i64 {at_row}, {line}"))
+                row_offset = w.offset_address(
+                    own_base, s.scalar, w.put(f"mul nsw i64 {at_row}, {line}")
+                )
                 with w.iterate(wide) as at_column, w.iterate(columns, s.lanes) as c:
-                    found = v.load(source, w.put(f"mul nsw i64 {at_column}, {right}"), c)
-                    v.store(found, to, w.put(f"mul nsw i64 {at_column}, %depth"), c)
+                    result_vector = v.load(source, w.put(f"mul nsw i64 {at_column}, {right}"), c)
+                    v.store(result_vector, row_offset, w.put(f"mul nsw i64 {at_column}, %depth"), c)
 
 
 class _Filters(ForTaps):

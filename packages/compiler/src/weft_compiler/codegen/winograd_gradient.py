@@ -172,7 +172,9 @@ class _Gradient(TiledRoutine):
     def _compute_directly(self, channel: str, end: str) -> None:
         """Compute channels by `conv_filter`; its result (depth, places) is after the sums."""
         w, s = self.w, self.s
-        behind = w.offset_address("%m", s.scalar, w.put(f"mul nsw i64 {self.sums_point}, {SQUARE}"))
+        scratch = w.offset_address(
+            "%m", s.scalar, w.put(f"mul nsw i64 {self.sums_point}, {SQUARE}")
+        )
         indices = w.put(f"mul nsw i64 %channels, {self.taps**2}")
         count = w.put(f"sub i64 {end}, {channel}")
         arguments = ", ".join(f"i64 %{name}" for name in WINDOWS)
@@ -180,12 +182,12 @@ class _Gradient(TiledRoutine):
             first = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {tap}, %channels')}, {channel}")
             last = w.put(f"add nsw i64 {first}, {count}")
             w.do(
-                f"call void @{symbol('conv_filter', s.dtype)}(ptr %x, ptr %g, ptr {behind}, "
+                f"call void @{symbol('conv_filter', s.dtype)}(ptr %x, ptr %g, ptr {scratch}, "
                 f"{arguments}, i64 0, i64 {first}, i64 {last}, ptr %workspace)"
             )
-            to = w.offset_address("%y", s.scalar, w.put(f"mul nsw i64 {first}, %depth"))
+            target = w.offset_address("%y", s.scalar, w.put(f"mul nsw i64 {first}, %depth"))
             w.do(
                 f"call void @{symbol('transpose', s.dtype)}(ptr "
-                f"{w.offset_address(behind, s.scalar, first)}, "
-                f"ptr {to}, i64 %depth, i64 {count}, i64 {indices}, i64 %depth, ptr null)"
+                f"{w.offset_address(scratch, s.scalar, first)}, "
+                f"ptr {target}, i64 %depth, i64 {count}, i64 {indices}, i64 %depth, ptr null)"
             )

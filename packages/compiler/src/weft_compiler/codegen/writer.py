@@ -103,32 +103,32 @@ class Loops(Writer):
         self, high: str, step: int | str = 1, low: str = "0", note: str = ""
     ) -> Iterator[str]:
         """Loop over [low, high)."""
-        head, body, done = self.label(), self.label(), self.label()
-        before = self.block
+        head, body, end = self.label(), self.label(), self.label()
+        preheader = self.block
         self.go(head)
         self.begin(head)
         turn = self.name()
         line_index = len(self.lines)
         self.do("")
-        self.branch(self.put(f"icmp slt i64 {turn}, {high}"), body, done)
+        self.branch(self.put(f"icmp slt i64 {turn}, {high}"), body, end)
         self.begin(body)
         yield turn
         following = self.put(f"add nsw i64 {turn}, {step}")
         self.lines[line_index] = (
-            f"  {turn} = phi i64 [ {low}, %{before} ], [ {following}, %{self.block} ]"
+            f"  {turn} = phi i64 [ {low}, %{preheader} ], [ {following}, %{self.block} ]"
         )
         self.go(head, note)
-        self.begin(done)
+        self.begin(end)
 
     @contextmanager
     def emit_if(self, condition: str) -> Iterator[None]:
         """Emit statements that run if a condition is true; a context manager."""
-        then, done = self.label(), self.label()
-        self.branch(condition, then, done)
+        then, end = self.label(), self.label()
+        self.branch(condition, then, end)
         self.begin(then)
         yield
-        self.go(done)
-        self.begin(done)
+        self.go(end)
+        self.begin(end)
 
     def offset_address(self, pointer: str, kind: str, *terms: str) -> str:
         """Emit an address that is some elements after another one."""
@@ -144,9 +144,9 @@ class Loops(Writer):
     def broadcast(self, kind: str, x: str) -> str:
         """Broadcast a number to a vector of an LLVM type such as `<8 x float>`."""
         lanes, scalar = kind[1:-1].split(" x ")
-        one = self.put(f"insertelement {kind} poison, {scalar} {x}, i64 0")
+        first_lane = self.put(f"insertelement {kind} poison, {scalar} {x}, i64 0")
         indices = f"<{lanes} x i32> zeroinitializer"
-        return self.put(f"shufflevector {kind} {one}, {kind} poison, {indices}")
+        return self.put(f"shufflevector {kind} {first_lane}, {kind} poison, {indices}")
 
 
 class Metadata:

@@ -82,7 +82,7 @@ def warm_script(arguments: argparse.Namespace) -> int:
     if not arguments.script.is_file():
         sys.stderr.write(f"there is no script {arguments.script}\n")
         return 2
-    before, started = len(list(cache.entries(directory))), time.monotonic()
+    num_before, started = len(list(cache.entries(directory))), time.monotonic()
     command = [sys.executable, str(arguments.script), *arguments.arguments]
     process = subprocess.Popen(command, env={**os.environ, "WEFT_JIT": "now"})
     while True:
@@ -90,11 +90,11 @@ def warm_script(arguments: argparse.Namespace) -> int:
             code = process.wait(_SHOW_SECONDS)
             break
         except subprocess.TimeoutExpired:
-            _show(directory, before, started, "\r" if sys.stderr.isatty() else "")
+            _show(directory, num_before, started, "\r" if sys.stderr.isatty() else "")
         except KeyboardInterrupt:  # the script received it too; its compiled code stays
             code = process.wait()
             break
-    _show(directory, before, started, "\n")
+    _show(directory, num_before, started, "\n")
     run = script_record.ScriptRecord(_WARMED_SECONDS, has_code=True)
     script_record.record(arguments.script, run)
     return code if code >= 0 else 128 - code  # as shells report signals
@@ -130,10 +130,10 @@ def _directory() -> Path | None:
     return directory
 
 
-def _show(directory: Path, before: int, started: float, end: str) -> None:
+def _show(directory: Path, num_before: int, started: float, end: str) -> None:
     """Write the number of added entries to a line that the next update overwrites."""
     if end:
-        added = len(list(cache.entries(directory))) - before
+        added = len(list(cache.entries(directory))) - num_before
         seconds = time.monotonic() - started
         sys.stderr.write(f"weft cache warm: {added:,} entries added in {seconds:.1f} s{end}")
         sys.stderr.flush()

@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.signature,
         _names(arguments.tags),
     )
-    made = compile_graph(
+    compiled = compile_graph(
         inputs,
         outputs,
         arguments.target,
@@ -81,11 +81,11 @@ def run(arguments: argparse.Namespace) -> int:
         features=arguments.features,
         contract=not arguments.exact,
     )
-    files = made.write(arguments.out)
+    files = compiled.write(arguments.out)
     rows = [(str(path), f"{path.stat().st_size:,} bytes") for path in files]
-    rows.append(("weights", f"{made.weights:,} bytes"))
-    rows.append(("arena", f"{made.arena:,} bytes"))
-    rows.append(("left open", " ".join(made.undefined) or "nothing"))
+    rows.append(("weights", f"{compiled.weights:,} bytes"))
+    rows.append(("arena", f"{compiled.arena:,} bytes"))
+    rows.append(("left open", " ".join(compiled.undefined) or "nothing"))
     width = max(len(name) for name, _ in rows)
     sys.stdout.write("".join(f"{name:<{width}}  {value}\n" for name, value in rows))
     return 0

@@ -88,10 +88,10 @@ def _loop_variable(nest: Body) -> str:
 
 def _fission_nest(nest: Body, buffers: Buffers) -> tuple[Body, Body]:
     """Return buffers, and the statements that replace a nest."""
-    only = nest[0]
-    if len(nest) > 1 or not isinstance(only, For):
+    outermost = nest[0]
+    if len(nest) > 1 or not isinstance(outermost, For):
         return (), nest
-    chain = perfect_nest(only)
+    chain = perfect_nest(outermost)
     inner_buffers = with_allocations(buffers, chain[-1].body)
     shared = parallel_nests(chain[-1].body, inner_buffers)
     longest = max(map(total_iterations, shared), default=0)
@@ -108,10 +108,10 @@ def _fission_nest(nest: Body, buffers: Buffers) -> tuple[Body, Body]:
         return (), nest
     allocated, body = _hoist_allocations(chain)
     if has_few_rows:
-        kept, steps = _materialize(nests_of(Program("", (), (), body)), chain)
+        materialized, steps = _materialize(nests_of(Program("", (), (), body)), chain)
         if not _are_dependent(steps):
             each_row = [statement for step in steps for statement in wrap_in_loops(chain, step)]
-            return (*allocated, *kept), tuple(each_row)
+            return (*allocated, *materialized), tuple(each_row)
     return allocated, wrap_in_loops(chain, body)
 
 
@@ -167,11 +167,11 @@ def _materialize(nests: Sequence[Body], loops: PerfectNest) -> tuple[Body, list[
     used = [used_names(nest) for nest in nests]
     indices = tuple([Variable(INDEX, loop.variable) for loop in loops])
     shape = tuple([static_extent(loop) or 0 for loop in loops])
-    kept: dict[str, Expr] = {}
+    loads: dict[str, Expr] = {}
     begins: list[Statement] = []
     results: list[Body] = []
     for number, nest in enumerate(nests):
-        body = list(substitute_body(nest, kept))
+        body = list(substitute_body(nest, loads))
         for statement in nest:
             if not isinstance(statement, Let | Var):
                 continue
@@ -180,7 +180,7 @@ def _materialize(nests: Sequence[Body], loops: PerfectNest) -> tuple[Body, list[
                 buffer = Buffer(f"{statement.name}_kept", dtype, shape)
                 begins.append(Allocate(buffer))
                 body.append(Store(buffer.name, indices, Variable(dtype, statement.name)))
-                kept[statement.name] = Load(dtype, buffer.name, indices)
+                loads[statement.name] = Load(dtype, buffer.name, indices)
         results.append(tuple(body))
     return tuple(begins), results
 

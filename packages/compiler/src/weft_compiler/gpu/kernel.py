@@ -126,12 +126,12 @@ class LaunchFunction(Function):
         wide = "i32" if launch.count + launch.threads < 1 << 31 else "i64"
         block, thread = w.put(f"call i32 @{BLOCK}()"), self._thread
         if wide == "i64":
-            block, thread = (w.put(f"zext i32 {each} to i64") for each in (block, thread))
+            block, thread = (w.put(f"zext i32 {number} to i64") for number in (block, thread))
         first = w.put(f"mul {wide} {block}, {launch.threads}")
         iteration = w.put(f"add {wide} {first}, {thread}")
-        body, done = w.label(), w.label()
-        w.branch(w.put(f"icmp ult {wide} {iteration}, {launch.count}"), body, done)
-        w.begin(done)
+        body, end = w.label(), w.label()
+        w.branch(w.put(f"icmp ult {wide} {iteration}, {launch.count}"), body, end)
+        w.begin(end)
         w.do("ret void")
         w.begin(body)
         if len(launch.body) == 1 and isinstance(launch.body[0], Call):
@@ -165,31 +165,31 @@ class LaunchFunction(Function):
         w = self.w
         slot = self.slot("i64")
         w.do(f"store i64 {first}, ptr {slot}")
-        head, body, following, done = w.label(), w.label(), w.label(), w.label()
+        head, body, following, end = w.label(), w.label(), w.label(), w.label()
         w.go(head)
         w.begin(head)
         position = w.put(f"load i64, ptr {slot}")
-        w.branch(w.put(f"icmp slt i64 {position}, {count}"), body, done)
+        w.branch(w.put(f"icmp slt i64 {position}, {count}"), body, end)
         w.begin(body)
-        self._leave, before = following if not self._together else "", self._leave
+        self._leave, saved_label = following if not self._together else "", self._leave
         yield position
-        self._leave = before
+        self._leave = saved_label
         w.go(following)
         w.begin(following)
         w.do(f"store i64 {w.put(f'add nsw i64 {position}, {step}')}, ptr {slot}")
         w.go(head)
-        w.begin(done)
+        w.begin(end)
 
     def _bind(self, loops: PerfectNest, iteration: str, wide: str) -> None:
         """Compute the variables of loops from the number of an iteration of the whole nest."""
         w = self.w
-        for at, loop in reversed(list(enumerate(loops))):
+        for position, loop in reversed(list(enumerate(loops))):
             extent = static_extent(loop)
-            own = iteration
-            if at:
-                own = w.put(f"urem {wide} {iteration}, {extent}")
+            loop_index = iteration
+            if position:
+                loop_index = w.put(f"urem {wide} {iteration}, {extent}")
                 iteration = w.put(f"udiv {wide} {iteration}, {extent}")
-            index = own if wide == "i64" else w.put(f"zext nneg i32 {own} to i64")
+            index = loop_index if wide == "i64" else w.put(f"zext nneg i32 {loop_index} to i64")
             self.names[loop.variable] = (index, dtypes.int64)
             self._bound.add(id(loop))
 
@@ -204,9 +204,9 @@ class LaunchFunction(Function):
             if self._together:
                 self._barrier()
             high = self.value(loop.extent)
-            before = self._read | self._written
+            effects_before = self._read | self._written
             self.loop(loop, "0", high)
-            self._note(before)
+            self._note(effects_before)
 
     def _note(self, touched_names: set[str]) -> None:
         """Record buffers that may have been accessed since the last barrier on some path."""
@@ -310,17 +310,17 @@ class LaunchFunction(Function):
             return value
         self._scratch = True
         kind = "i8" if dtype.is_bool else register_type(dtype)
-        kept = w.put(f"zext i1 {value} to i8") if dtype.is_bool else value
+        stored = w.put(f"zext i1 {value} to i8") if dtype.is_bool else value
         lane = w.put(f"and i32 {self._thread}, {WARP - 1}")
-        first, done = w.label(), w.label()
-        w.branch(w.put(f"icmp eq i32 {lane}, 0"), first, done)
+        first, end = w.label(), w.label()
+        w.branch(w.put(f"icmp eq i32 {lane}, 0"), first, end)
         w.begin(first)
         w.do(
-            f"store {kind} {kept}, ptr addrspace(3) "
+            f"store {kind} {stored}, ptr addrspace(3) "
             f"{self._warp_slot(f'lshr i32 {self._thread}, 5')}"
         )
-        w.go(done)
-        w.begin(done)
+        w.go(end)
+        w.begin(end)
         self._barrier()
         address = self._warp_slot(f"and i32 {self._thread}, {warps - 1}")
         value = w.put(f"load {kind}, ptr addrspace(3) {address}")
@@ -339,8 +339,8 @@ class LaunchFunction(Function):
         scalars = self.kernel.scalars
         distance = lanes // 2
         while distance:
-            other = self._shuffle(value, distance, dtype)
-            value = scalars.combine(self.w, combine, value, other, dtype)
+            partner = self._shuffle(value, distance, dtype)
+            value = scalars.combine(self.w, combine, value, partner, dtype)
             distance //= 2
         return value
 
@@ -377,12 +377,12 @@ class LaunchFunction(Function):
                 super()._store(store)
             return
         w = self.w
-        first, done = w.label(), w.label()
-        w.branch(w.put(f"icmp eq i32 {self._thread}, 0"), first, done)
+        first, end = w.label(), w.label()
+        w.branch(w.put(f"icmp eq i32 {self._thread}, 0"), first, end)
         w.begin(first)
         super()._store(store)
-        w.go(done)
-        w.begin(done)
+        w.go(end)
+        w.begin(end)
 
     def _store_at_once(self, store: Store) -> None:
         dtype = self.kernel.buffers[store.buffer].dtype
@@ -450,13 +450,13 @@ def identity_element(combine: str, dtype: DType) -> str:
         return literal(1, dtype)
     if combine == "bit_and":
         return literal(True, dtype) if dtype.is_bool else "-1"
-    least = combine == "maximum"
+    is_maximum = combine == "maximum"
     if dtype.is_floating:
-        return literal(float("-inf" if least else "inf"), dtype)
+        return literal(float("-inf" if is_maximum else "inf"), dtype)
     bits = 8 * dtype.size
     if dtype.is_unsigned:
-        return "0" if least else str((1 << bits) - 1)
-    return str(-(1 << (bits - 1)) if least else (1 << (bits - 1)) - 1)
+        return "0" if is_maximum else str((1 << bits) - 1)
+    return str(-(1 << (bits - 1)) if is_maximum else (1 << (bits - 1)) - 1)
 
 
 def _touched_buffers(body: Sequence[Statement]) -> set[str]:

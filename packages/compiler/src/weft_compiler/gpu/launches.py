@@ -139,9 +139,11 @@ def _groups(program: Program) -> list[Body]:
     for nest in nests_of(program):
         used = [defined[name] for name in _variables(nest) if name in defined]
         first = min(used, default=len(groups))
-        groups[first:] = [[each for group in groups[first:] for each in group] + list(nest)]
+        groups[first:] = [
+            [nest_statement for group in groups[first:] for nest_statement in group] + list(nest)
+        ]
         defined = {name: min(index, first) for name, index in defined.items()}
-        defined |= {each.name: first for each in nest if isinstance(each, Let | Var)}
+        defined |= {statement.name: first for statement in nest if isinstance(statement, Let | Var)}
     return [tuple(group) for group in groups]
 
 
@@ -156,11 +158,11 @@ def _variables(body: Body) -> set[str]:
 
 
 def _launch(group: Body, buffers: Buffers, atomics: bool) -> Launch:
-    only = group[0]
-    if len(group) == 1 and isinstance(only, Call):
-        count = only.blocks if isinstance(only, Philox) else 1
+    statement = group[0]
+    if len(group) == 1 and isinstance(statement, Call):
+        count = statement.blocks if isinstance(statement, Philox) else 1
         return Launch(LaunchKind.THREADS, group, (), (), frozenset(), count, FLAT)
-    chain = perfect_nest(only) if len(group) == 1 and isinstance(only, For) else ()
+    chain = perfect_nest(statement) if len(group) == 1 and isinstance(statement, For) else ()
     free = [loop for loop in chain if is_parallel(loop, chain, buffers)]
     atomic: frozenset[str] = frozenset()
     if len(free) < len(chain) and total_iterations(free) < _FEW:
@@ -188,8 +190,8 @@ def _with_atomics(
 ) -> tuple[list[For], frozenset[str]]:
     """Return the loops that atomic stores make independent, and the buffers with such stores."""
     combined = _combined_buffers(chain[0].body, buffers, atomics)
-    more = [loop for loop in chain if is_parallel(loop, chain, buffers, combined)]
-    return (more, combined) if len(more) > len(free) else (free, frozenset())
+    independent = [loop for loop in chain if is_parallel(loop, chain, buffers, combined)]
+    return (independent, combined) if len(independent) > len(free) else (free, frozenset())
 
 
 def _combined_buffers(body: Body, buffers: Buffers, floating: bool) -> frozenset[str]:
@@ -204,9 +206,9 @@ def _combined_buffers(body: Body, buffers: Buffers, floating: bool) -> frozenset
             combiners.setdefault(statement.buffer, set()).add(statement.combine)
     read = {load.buffer for load in loads(body)}
     names = set()
-    for buffer, how in combiners.items():
-        combine = next(iter(how))
-        if buffer in read or len(how) > 1 or combine is None or buffer not in buffers:
+    for buffer, used_combiners in combiners.items():
+        combine = next(iter(used_combiners))
+        if buffer in read or len(used_combiners) > 1 or combine is None or buffer not in buffers:
             continue
         dtype = buffers[buffer].dtype
         if is_atomic(combine, dtype) and (floating or not dtype.is_floating):
@@ -240,10 +242,10 @@ def is_parallel(
     """Return True if the iterations of a loop in a nest may run in any order."""
     if static_extent(loop) is None:
         return False
-    apart = {*atomic, *disjoint_buffers(loop, buffers)}
-    if not can_reorder(loop, buffers, combines=False, may_end=True, atomic=apart):
+    disjoint = {*atomic, *disjoint_buffers(loop, buffers)}
+    if not can_reorder(loop, buffers, combines=False, may_end=True, atomic=disjoint):
         return False
-    outside = [name for each in chain[: chain.index(loop)] for name in each.body[:-1]]
+    outside = [name for outer in chain[: chain.index(loop)] for name in outer.body[:-1]]
     read = effects_of(outside, buffers).reads.keys()
     return read.isdisjoint(effects_of(loop.body, buffers).writes)
 
@@ -277,7 +279,7 @@ def disjoint_buffers(loop: For, buffers: Buffers) -> frozenset[str]:
             return None
         return {name: factor for name, factor in terms.items() if name not in extents}
 
-    found = set()
+    disjoint = set()
     for buffer in effects.writes:
         known_values = [place for place in accesses(effects, buffer) if place is not None]
         if len(known_values) == len(list(accesses(effects, buffer))) and any(
@@ -286,8 +288,8 @@ def disjoint_buffers(loop: For, buffers: Buffers) -> frozenset[str]:
                 list(map(begin_of, indices)) for indices in zip(*known_values, strict=True)
             )
         ):
-            found.add(buffer)
-    return frozenset(found)
+            disjoint.add(buffer)
+    return frozenset(disjoint)
 
 
 def parallel_nests(body: Body, buffers: Buffers) -> tuple[PerfectNest, ...]:
@@ -310,15 +312,15 @@ def parallel_prefix(loop: For, buffers: Buffers) -> PerfectNest:
     """Return the leading loops of a nest whose iterations may run in any order."""
     results: list[For] = []
     chain = perfect_nest(loop)
-    for each in chain:
-        free = static_extent(each) is not None and can_reorder(
-            each, buffers, combines=True, may_end=True, atomic=disjoint_buffers(each, buffers)
+    for inner in chain:
+        free = static_extent(inner) is not None and can_reorder(
+            inner, buffers, combines=True, may_end=True, atomic=disjoint_buffers(inner, buffers)
         )
-        outside = [name for one in chain[: chain.index(each)] for name in one.body[:-1]]
+        outside = [name for outer in chain[: chain.index(inner)] for name in outer.body[:-1]]
         read = effects_of(outside, buffers).reads.keys()
-        if not free or not read.isdisjoint(effects_of(each.body, buffers).writes):
+        if not free or not read.isdisjoint(effects_of(inner.body, buffers).writes):
             break
-        results.append(each)
+        results.append(inner)
     return tuple(results)
 
 
@@ -343,17 +345,17 @@ def _has_other_loops(body: Body, shared: Sequence[PerfectNest]) -> bool:
     """Return True if a body has loops that all threads of a block would repeat."""
     first = {id(chain[0]) for chain in shared}
 
-    def other(statement: Statement) -> bool:
+    def has_other_loop(statement: Statement) -> bool:
         if isinstance(statement, While):
             return True
         if isinstance(statement, If):
-            return any(map(other, (*statement.then, *statement.otherwise)))
+            return any(map(has_other_loop, (*statement.then, *statement.otherwise)))
         if not isinstance(statement, For) or id(statement) in first:
             return False
-        inside = any(id(deeper) in first for deeper in walk(statement.body))
-        return not inside or any(map(other, statement.body))
+        has_shared = any(id(deeper) in first for deeper in walk(statement.body))
+        return not has_shared or any(map(has_other_loop, statement.body))
 
-    return any(map(other, body))
+    return any(map(has_other_loop, body))
 
 
 def _num_coalesced(body: Body, variables: set[str]) -> int:

@@ -90,7 +90,7 @@ def gpu_module(
     kernel = Kernel(program, plan, scalars, Options(contract=contract, threads=False))
     functions = [LaunchFunction(kernel, launch, index) for index, launch in enumerate(launches, 1)]
     texts = [launch.write() for launch in functions]
-    whole = "\n".join(
+    text = "\n".join(
         [
             f'target datalayout = "{data_layout(target)}"',
             f'target triple = "{target.triple}"',
@@ -114,7 +114,7 @@ def gpu_module(
         if launch.launch.count
     ]
     messages = [launch.message for launch in walk(program.body) if isinstance(launch, Check)]
-    return GpuModule(whole, target, tuple(steps), plan.shared, tuple(messages))
+    return GpuModule(text, target, tuple(steps), plan.shared, tuple(messages))
 
 
 def ptx_of(module: GpuModule) -> str:

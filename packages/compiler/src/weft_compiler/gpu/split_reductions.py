@@ -175,21 +175,26 @@ class _ReductionNest:
         blocks, inner, body = self._split_loops(names)
         indices = tuple([Variable(INDEX, loop.variable) for loop in (*blocks, *self.kept)])
         shape = tuple([static_extent(loop) or 0 for loop in (*blocks, *self.kept)])
-        own = {total.name: names.new(f"{total.name}_own") for total in self.totals}
-        begin = [Var(own[total.name], total.neutral) for total in self.totals]
-        inside = (*begin, *wrap_in_loops(inner, _Accumulation(own).rewrite_body(body)))
+        partial_names = {total.name: names.new(f"{total.name}_own") for total in self.totals}
+        begin = [Var(partial_names[total.name], total.neutral) for total in self.totals]
+        partial_body = (
+            *begin,
+            *wrap_in_loops(inner, _Accumulation(partial_names).rewrite_body(body)),
+        )
         if not blocks and self.around is None:
-            ends = [self._store_totals(total, own[total.name]) for total in self.totals]
-            return (), wrap_in_loops(self.kept, (*inside, *ends))
+            ends = [self._store_totals(total, partial_names[total.name]) for total in self.totals]
+            return (), wrap_in_loops(self.kept, (*partial_body, *ends))
         buffers = {
             total.name: Buffer(names.new(f"{total.name}_parts"), total.dtype, shape)
             for total in self.totals
         }
         ends = [
-            Store(buffers[total.name].name, indices, Variable(total.dtype, own[total.name]))
+            Store(
+                buffers[total.name].name, indices, Variable(total.dtype, partial_names[total.name])
+            )
             for total in self.totals
         ]
-        first = wrap_in_loops((*blocks, *self.kept), (*inside, *ends))
+        first = wrap_in_loops((*blocks, *self.kept), (*partial_body, *ends))
         loaded = {k: Load(total.dtype, total.name, indices) for k, total in buffers.items()}
         second = self._combining_loops(blocks, loaded, names)
         return tuple(map(Allocate, buffers.values())), (*first, *second)
@@ -200,29 +205,34 @@ class _ReductionNest:
         """Return the loops that combine the partial results."""
         if self.around is not None:
             steps = [Assign(total.name, parts[total.name], total.combine) for total in self.totals]
-            before, after = self.around
-            return wrap_in_loops(self.kept, (*before, *wrap_in_loops(blocks, steps), *after))
-        whole = {total.name: names.new(f"{total.name}_whole") for total in self.totals}
-        begin = [Var(whole[total.name], total.neutral) for total in self.totals]
+            prologue, epilogue = self.around
+            return wrap_in_loops(self.kept, (*prologue, *wrap_in_loops(blocks, steps), *epilogue))
+        total_names = {total.name: names.new(f"{total.name}_whole") for total in self.totals}
+        begin = [Var(total_names[total.name], total.neutral) for total in self.totals]
         steps = [
-            Assign(whole[total.name], parts[total.name], total.combine) for total in self.totals
+            Assign(total_names[total.name], parts[total.name], total.combine)
+            for total in self.totals
         ]
-        ends = [self._store_totals(total, whole[total.name]) for total in self.totals]
+        ends = [self._store_totals(total, total_names[total.name]) for total in self.totals]
         return wrap_in_loops(self.kept, (*begin, *wrap_in_loops(blocks, steps), *ends))
 
     def _split_loops(self, names: Names) -> tuple[PerfectNest, PerfectNest, Body]:
         """Return the loops over the parts, the loops within each part, and the body."""
         blocks: list[For] = []
-        remainder, body, wanted = list(self.summed), self.body, self.parts
-        while remainder and wanted > 1:
+        remainder, body, remaining_parts = list(self.summed), self.body, self.parts
+        while remainder and remaining_parts > 1:
             loop = remainder.pop(0)
             extent = static_extent(loop) or 0
-            if extent <= wanted:
+            if extent <= remaining_parts:
                 blocks.append(loop)
-                wanted //= max(1, extent)
+                remaining_parts //= max(1, extent)
                 continue
-            even = (count for count in range(wanted, wanted // 2, -1) if extent % count == 0)
-            length = -(-extent // next(even, wanted))
+            even = (
+                count
+                for count in range(remaining_parts, remaining_parts // 2, -1)
+                if extent % count == 0
+            )
+            length = -(-extent // next(even, remaining_parts))
             block, name = Variable(INDEX, names.new("block")), names.new(loop.variable)
             within_block = For(name, index(length), ())
             blocks.append(For(block.name, index(-(-extent // length)), ()))
@@ -234,16 +244,16 @@ class _ReductionNest:
             break
         return tuple(blocks), tuple(remainder), body
 
-    def _store_totals(self, total: _Total, own: str) -> Statement:
+    def _store_totals(self, total: _Total, variable: str) -> Statement:
         assert total.place is not None
-        return Store(total.name, total.place, Variable(total.dtype, own), total.combine)
+        return Store(total.name, total.place, Variable(total.dtype, variable), total.combine)
 
 
 def _for_iteration(
-    body: Body, variable: str, iteration: Expr, below: int | None, names: Names
+    body: Body, variable: str, iteration: Expr, bound: int | None, names: Names
 ) -> Body:
     """Return a body for one iteration, guarded by a bound."""
-    if below is None:
+    if bound is None:
         return substitute_body(body, {variable: iteration})
     index_variable = Variable(
         INDEX, names.new(variable)
@@ -251,7 +261,7 @@ def _for_iteration(
     body = substitute_body(body, {variable: index_variable})
     return (
         Let(index_variable.name, iteration),
-        If(apply("less", index_variable, index(below)), body),
+        If(apply("less", index_variable, index(bound)), body),
     )
 
 
@@ -260,10 +270,10 @@ def _of_buffers(nest: Body, buffers: Buffers) -> _ReductionNest | None:
 
     Some of its loops select the elements.
     """
-    only = nest[0]
-    if len(nest) > 1 or not isinstance(only, For) or _has_others(nest):
+    outermost = nest[0]
+    if len(nest) > 1 or not isinstance(outermost, For) or _has_others(nest):
         return None
-    chain = perfect_nest(only)
+    chain = perfect_nest(outermost)
     names, body = _push_in(chain)
     totals = _find_stored_totals(body, buffers)
     combined = frozenset(total.name for total in totals)
@@ -284,24 +294,26 @@ def _of_buffers(nest: Body, buffers: Buffers) -> _ReductionNest | None:
 
 def _of_variables(nest: Body, buffers: Buffers) -> _ReductionNest | None:
     """Return a nest as a reduction into variables, of the whole program or for each of few rows."""
-    only = nest[0]
-    kept: PerfectNest = perfect_nest(only) if len(nest) == 1 and isinstance(only, For) else ()
-    names, body = _push_in(kept) if kept else ((), nest)
+    outermost = nest[0]
+    outer_loops: PerfectNest = (
+        perfect_nest(outermost) if len(nest) == 1 and isinstance(outermost, For) else ()
+    )
+    names, body = _push_in(outer_loops) if outer_loops else ((), nest)
     index = [k for k, statement in enumerate(body) if isinstance(statement, For)]
-    if len(index) != 1 or _has_others(nest) or not _are_free(kept, buffers):
+    if len(index) != 1 or _has_others(nest) or not _are_free(outer_loops, buffers):
         return None
-    loop, before, after = body[index[0]], (*names, *body[: index[0]]), body[index[0] + 1 :]
+    loop, prologue, epilogue = body[index[0]], (*names, *body[: index[0]]), body[index[0] + 1 :]
     assert isinstance(loop, For)
     inner_buffers = with_allocations(buffers, body)
     summed = parallel_prefix(loop, inner_buffers)
-    rows, length = max(1, total_iterations(kept)), total_iterations(summed)
+    rows, length = max(1, total_iterations(outer_loops)), total_iterations(summed)
     if not summed or rows >= FEW_ROWS or length < LONG:
         return None
     totals = _find_assigned_totals(loop)
-    first = {statement.name for statement in before if isinstance(statement, Var)}
+    first = {statement.name for statement in prologue if isinstance(statement, Var)}
     written = effects_of((loop,), inner_buffers).writes.keys()
     values: dict[str, Expr] = {}
-    for statement in before:
+    for statement in prologue:
         if isinstance(statement, Let):
             values[statement.name] = substitute(statement.value, values)
         elif not isinstance(statement, Var):
@@ -315,11 +327,11 @@ def _of_variables(nest: Body, buffers: Buffers) -> _ReductionNest | None:
     inner_names, inner = _push_in(summed)
     inner = substitute_body((*inner_names, *inner), values)
     if used_names(inner) & first or not all(
-        isinstance(statement, Let | Store | Assign) for statement in after
+        isinstance(statement, Let | Store | Assign) for statement in epilogue
     ):
         return None
     parts = min(length // PART, -(-_MOST // rows))
-    return _ReductionNest(totals, kept, summed, inner, parts, (before, after))
+    return _ReductionNest(totals, outer_loops, summed, inner, parts, (prologue, epilogue))
 
 
 def _has_others(nest: Body) -> bool:

@@ -124,15 +124,15 @@ def apply(primitive: str, *operands: Expr, dtype: DType | None = None) -> Apply:
     Raises: InvalidTypeError: the primitive is not defined for these operands.
     """
     declared = PRIMITIVES[primitive]
-    of = operands[-1].dtype
+    operand_type = operands[-1].dtype
     if len(operands) != declared.arity:
         raise errors.InvalidArgumentError(
             f"{primitive} requires {declared.arity} operands, got {len(operands)}"
         )
-    if kind(of) not in declared.kinds:
-        raise errors.InvalidTypeError(f"{primitive} is not defined for {of.name}")
-    alike = operands[1:] if primitive == "where" else operands
-    if any(operand.dtype is not of for operand in alike) or (
+    if kind(operand_type) not in declared.kinds:
+        raise errors.InvalidTypeError(f"{primitive} is not defined for {operand_type.name}")
+    same_typed = operands[1:] if primitive == "where" else operands
+    if any(operand.dtype is not operand_type for operand in same_typed) or (
         primitive == "where" and not operands[0].dtype.is_bool
     ):
         actual = ", ".join(operand.dtype.name for operand in operands)
@@ -141,7 +141,12 @@ def apply(primitive: str, *operands: Expr, dtype: DType | None = None) -> Apply:
         raise errors.InvalidTypeError(
             f"{primitive} requires a type exactly if it has a type parameter"
         )
-    results = {"same": of, "bool": dtypes.bool_, "real": of.real_dtype, "uint8": dtypes.uint8}
+    results = {
+        "same": operand_type,
+        "bool": dtypes.bool_,
+        "real": operand_type.real_dtype,
+        "uint8": dtypes.uint8,
+    }
     return Apply(dtype or results[declared.result], primitive, operands)
 
 
@@ -191,10 +196,10 @@ def scalar_expression(
         return expressions[id(scalar)]
 
     for application in applications(definition):
-        given = PRIMITIVES[application.name].result == "given"
+        takes_dtype = PRIMITIVES[application.name].result == "given"
         operands = map(part, application.args)
         expressions[id(application)] = apply(
-            application.name, *operands, dtype=application.dtype if given else None
+            application.name, *operands, dtype=application.dtype if takes_dtype else None
         )
     return part(definition)
 
@@ -264,10 +269,10 @@ def expression_text(expression: Expr, binding: int = 0) -> str:
             return f"cast({x}, {expression.dtype.name})"
         case Apply(primitive=primitive, operands=(x, y)) if primitive in INFIX:
             sign, precedence = INFIX[primitive]
-            left = expression_text(
+            left_text = expression_text(
                 x, precedence + (precedence == 1)
             )  # comparisons cannot be chained
-            text = f"{left} {sign} {expression_text(y, precedence + 1)}"
+            text = f"{left_text} {sign} {expression_text(y, precedence + 1)}"
             return f"({text})" if precedence < binding else text
     assert isinstance(expression, Apply)
     return f"{expression.primitive}({_listed(expression.operands)})"

@@ -88,7 +88,7 @@ def unflatten_index(position: Operand, shape: Sequence[int]) -> list[Expr]:
 
 
 def reshape_indices(
-    indices: Sequence[Operand], shape: Sequence[int], other: Sequence[int]
+    indices: Sequence[Operand], shape: Sequence[int], new_shape: Sequence[int]
 ) -> list[Expr]:
     """Return the indices of the same element in a tensor of another shape.
 
@@ -96,20 +96,22 @@ def reshape_indices(
 
     Args:
       shape: shape of the given indices.
-      other: another shape with as many elements.
+      new_shape: another shape with as many elements.
     """
-    if 0 in other:
-        return [index(0) for _ in other]
+    if 0 in new_shape:
+        return [index(0) for _ in new_shape]
     exprs: list[Expr] = []
     a = b = 0
-    while a < len(shape) or b < len(other):
+    while a < len(shape) or b < len(new_shape):
         end_a, end_b = a + 1, b + 1
-        while (actual := math.prod(shape[a:end_a])) != (expected := math.prod(other[b:end_b])):
+        while (actual := math.prod(shape[a:end_a])) != (expected := math.prod(new_shape[b:end_b])):
             if actual < expected:
                 end_a += 1
             else:
                 end_b += 1
-        exprs += unflatten_index(flatten_indices(indices[a:end_a], shape[a:end_a]), other[b:end_b])
+        exprs += unflatten_index(
+            flatten_indices(indices[a:end_a], shape[a:end_a]), new_shape[b:end_b]
+        )
         a, b = end_a, end_b
     return exprs
 

@@ -54,9 +54,9 @@ class Names:
         self._used = {buffer.name for buffer in (*program.inputs, *program.outputs)}
         self._used |= declared_names(program.body)
 
-    def new(self, given: str) -> str:
-        """Return an unused name that begins with `given`, such as `given_2`."""
-        candidates = (f"{given}_{number}" for number in itertools.count(2))
+    def new(self, prefix: str) -> str:
+        """Return an unused name that begins with `prefix`, such as `given_2`."""
+        candidates = (f"{prefix}_{number}" for number in itertools.count(2))
         name = next(candidate for candidate in candidates if candidate not in self._used)
         self._used.add(name)
         return name

@@ -52,9 +52,9 @@ def nests_of(program: Program) -> list[Body]:
 
 def _is_same_part(statement: Statement, nest: Sequence[Statement]) -> bool:
     """Return True if a statement belongs to the same part as the previous ones."""
-    has_loop = any(isinstance(each, For | While | If | Call) for each in nest)
-    has_variable = any(isinstance(each, Var) for each in nest)
-    only_begun = all(isinstance(each, Let | Var) for each in nest)
+    has_loop = any(isinstance(inner, For | While | If | Call) for inner in nest)
+    has_variable = any(isinstance(inner, Var) for inner in nest)
+    only_begun = all(isinstance(inner, Let | Var) for inner in nest)
     if isinstance(statement, Var | For | While | If | Call):
         return only_begun
     return has_variable or not has_loop

@@ -91,7 +91,7 @@ def _find_varying(values: Sequence[dict[_Site, float]]) -> set[_Site]:
     return {
         site
         for site, first in values[0].items()
-        if any(str(others[site]) != str(first) for others in values[1:])  # -0.0 is not 0.0
+        if any(str(constants[site]) != str(first) for constants in values[1:])  # -0.0 is not 0.0
     }
 
 
@@ -106,8 +106,10 @@ def _outline_group(
         numbers.setdefault(dtype, []).append(template.values[dtype, position])
     arrays = tuple([np.array(values, dtype.numpy) for dtype, values in numbers.items()])
     buffers = [Buffer(_buffer(dtype), dtype, (len(number),)) for dtype, number in numbers.items()]
-    whole = (*loads.offsets(), *body)
-    return OutlinedProgram(replace(program, body=whole, inputs=(*program.inputs, *buffers)), arrays)
+    new_body = (*loads.offsets(), *body)
+    return OutlinedProgram(
+        replace(program, body=new_body, inputs=(*program.inputs, *buffers)), arrays
+    )
 
 
 def _sort_sites(sites: Collection[_Site]) -> list[_Site]:

@@ -241,8 +241,8 @@ class _Reader:
         updated = word == "update" and self._peek() != ":"
         return self._declaration(self._name() if updated else word), updated
 
-    def _declaration(self, given: str = "") -> Buffer:
-        name = given or self._name()
+    def _declaration(self, known_name: str = "") -> Buffer:
+        name = known_name or self._name()
         self._expect(":")
         dtype = self._dtype()
         shape = tuple(
@@ -254,12 +254,12 @@ class _Reader:
     # ---------------------------------------------------------------------- expressions
 
     def _expression(self, binding: int = 0) -> Expr:
-        left = self._operand()
+        left_operand = self._operand()
         while (result := _SIGNS.get(self._peek())) and result[1] > binding:
-            primitive, own = result
+            primitive, own_precedence = result
             self._tokens.pop()
-            left = apply(primitive, left, self._expression(own))
-        return left
+            left_operand = apply(primitive, left_operand, self._expression(own_precedence))
+        return left_operand
 
     def _operand(self) -> Expr:
         if self._peek() == "(":

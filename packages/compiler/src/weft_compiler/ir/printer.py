@@ -88,9 +88,9 @@ def _simple(statement: Statement) -> str:
         case Call(routine=routine, views=views, parameters=parameters, numbers=numbers):
             limit = {name: f": {expression_text(size)}" for name, size in statement.sizes}
             settings = [f"{name}={value}{limit.get(name, '')}" for name, value in parameters]
-            given = [*map(expression_text, views), *settings]
-            given += [f"at {expression_text(number)}" for number in numbers]
-            return f"call {routine}({', '.join(given)})"
+            arguments = [*map(expression_text, views), *settings]
+            arguments += [f"at {expression_text(number)}" for number in numbers]
+            return f"call {routine}({', '.join(arguments)})"
     raise AssertionError(type(statement))
 
 

@@ -362,10 +362,15 @@ def _find_operand_names(routine: type[Call]) -> OperandNames:
     unknown = {name for name, kind in kinds.items() if kind not in _OPERAND_TYPES}
     assert not unknown, f"{routine.__name__}: operands of another type: {sorted(unknown)}"
 
-    def of(*types: str) -> tuple[str, ...]:
+    def names_of_types(*types: str) -> tuple[str, ...]:
         return tuple([name for name, kind in kinds.items() if kind in types])
 
-    return OperandNames(of("Input", "Output"), of("Output"), of("int"), of("Expr"))
+    return OperandNames(
+        names_of_types("Input", "Output"),
+        names_of_types("Output"),
+        names_of_types("int"),
+        names_of_types("Expr"),
+    )
 
 
 _OPERAND_NAMES: Final[dict[type[Call], OperandNames]] = {}

@@ -73,17 +73,17 @@ def pieces_of(program: Program) -> list[Piece]:
         if isinstance(statement, Allocate)
     }
     allocated |= {statement.name: Allocate(statement) for statement in scalars}
-    whole = [(*_required_definitions(body, lets), *body) for body in bodies]
-    touched = [_used_buffers(body) for body in whole]
+    self_contained = [(*_required_definitions(body, lets), *body) for body in bodies]
+    touched = [_used_buffers(body) for body in self_contained]
     users = Counter(name for names in touched for name in names)
     buffers = program.buffers | {statement.name: statement for statement in scalars}
     pieces: list[Piece] = []
     checks = 0
-    for body, names in zip(whole, touched, strict=True):
-        own = [name for name in names if name in allocated and users[name] == 1]
-        given = [name for name in names if name not in own]
-        statements = (*[allocated[name] for name in own], *body)
-        pieces.append(_piece(program, buffers, statements, given, checks))
+    for body, names in zip(self_contained, touched, strict=True):
+        local = [name for name in names if name in allocated and users[name] == 1]
+        shared = [name for name in names if name not in local]
+        statements = (*[allocated[name] for name in local], *body)
+        pieces.append(_piece(program, buffers, statements, shared, checks))
         checks += sum(isinstance(statement, Check) for statement in walk(body))
     return [
         piece._replace(program=program, numbers=numbers)
@@ -125,7 +125,7 @@ def _piece(
         for name in inputs
         if name in program.constants and program.constants[name].size == 1
     }
-    own = Program(
+    part = Program(
         program.name,
         tuple([buffers[name] for name in inputs]),
         tuple([buffers[name] for name in outputs]),
@@ -133,7 +133,7 @@ def _piece(
         numbers,
         frozenset(outputs),
     )
-    return Piece(canonical(own), (*inputs, *outputs), checks)
+    return Piece(canonical(part), (*inputs, *outputs), checks)
 
 
 def _input_names(program: Program) -> dict[str, Let]:
@@ -188,13 +188,13 @@ def _pass_scalars(nests: Sequence[Body]) -> tuple[list[Body], list[Buffer]]:
     passed: list[list[Statement]] = [list(nest) for nest in nests]
     scalars = []
     for name, (definer, dtype) in definitions.items():
-        others = users[name] - {definer}
-        if max(others, default=definer) - definer <= _NEAR:
+        later_users = users[name] - {definer}
+        if max(later_users, default=definer) - definer <= _NEAR:
             continue
         buffer = Buffer(f"{name}.scalar", dtype, ())
         scalars.append(buffer)
         passed[definer].append(Store(buffer.name, (), Variable(dtype, name)))
-        for position in others:
+        for position in later_users:
             passed[position].insert(0, Let(name, Load(dtype, buffer.name, ())))
     return [tuple(nest) for nest in passed], scalars
 
@@ -237,8 +237,10 @@ def _used_buffers(body: Body) -> dict[str, None]:
             buffers |= {part.buffer: None for part in parts(expression) if isinstance(part, Load)}
         if isinstance(statement, Store):
             buffers[statement.buffer] = None
-    inside = {statement.buffer.name for statement in walk(body) if isinstance(statement, Allocate)}
-    return {name: None for name in buffers if name not in inside}
+    allocated = {
+        statement.buffer.name for statement in walk(body) if isinstance(statement, Allocate)
+    }
+    return {name: None for name in buffers if name not in allocated}
 
 
 def _written_buffers(body: Body) -> Iterator[str]:

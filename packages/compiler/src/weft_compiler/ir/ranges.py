@@ -132,21 +132,21 @@ def implied_ranges(condition: Expr, known_values: Mapping[str, Range]) -> dict[s
             for name, limits in implied_ranges(y, known_values).items():
                 implied[name] = implied.get(name, limits).intersect(limits)
         case Apply(primitive=primitive, operands=(x, y)) if primitive in _LIMITS:
-            for one, other, relation in ((x, y, primitive), (y, x, _TURNED[primitive])):
-                if isinstance(one, Variable) and one.dtype.is_integer:
-                    implied[one.name] = _limit_by_comparison(
-                        one.dtype, relation, range_of(other, known_values)
+            for variable, bound, relation in ((x, y, primitive), (y, x, _TURNED[primitive])):
+                if isinstance(variable, Variable) and variable.dtype.is_integer:
+                    implied[variable.name] = _limit_by_comparison(
+                        variable.dtype, relation, range_of(bound, known_values)
                     )
     return implied
 
 
-def _limit_by_comparison(dtype: DType, relation: str, other: Range) -> Range:
+def _limit_by_comparison(dtype: DType, relation: str, bounds: Range) -> Range:
     """Return the range of a variable from a comparison with a number that is in a range."""
-    below, above = _LIMITS[relation]
-    everything = type_range(dtype)
+    low_offset, high_offset = _LIMITS[relation]
+    full_range = type_range(dtype)
     return Range(
-        everything.low if below is None else other.low + below,
-        everything.high if above is None else other.high + above,
+        full_range.low if low_offset is None else bounds.low + low_offset,
+        full_range.high if high_offset is None else bounds.high + high_offset,
     )
 
 

@@ -90,9 +90,9 @@ class _Scope:
             list(self.loops),
         )
 
-    def declare(self, name: str, where: object) -> None:
+    def declare(self, name: str, statement: object) -> None:
         if name in self.names or name in self.buffers:
-            _fail(where, f"{name!r} is already declared")
+            _fail(statement, f"{name!r} is already declared")
 
 
 def _verify_body(body: Body, scope: _Scope) -> None:
@@ -178,8 +178,8 @@ def _verify_expression(expression: Expr, scope: _Scope, statement: Statement) ->
                 _fail(statement, f"no buffer {name!r} is visible")
             _verify_access(name, dtype, indices, scope, statement)
         case Apply(primitive=primitive, operands=operands, dtype=dtype):
-            given = dtype if PRIMITIVES[primitive].result == "given" else None
-            if apply(primitive, *operands, dtype=given).dtype is not dtype:
+            explicit_type = dtype if PRIMITIVES[primitive].result == "given" else None
+            if apply(primitive, *operands, dtype=explicit_type).dtype is not dtype:
                 _fail(statement, f"{primitive} does not return {dtype.name}")
 
 
@@ -191,14 +191,14 @@ def _verify_access(
         _fail(statement, f"{name!r} has elements of type {buffer.dtype.name}, not {dtype.name}")
     if len(indices) != len(buffer.shape):
         _fail(statement, f"{name!r} has {len(buffer.shape)} dimensions, not {len(indices)}")
-    for where, (index, size) in enumerate(zip(indices, buffer.shape, strict=True)):
+    for axis, (index, size) in enumerate(zip(indices, buffer.shape, strict=True)):
         if index.dtype is not INDEX:
             _fail(statement, f"an int64 index was required, got {index.dtype.name}")
         result = range_of(index, scope.ranges)
         if not Range(0, size - 1).contains(result):
             _fail(
                 statement,
-                f"index {where} of {name!r}, {index}, can be from {result.low} to {result.high}, "
+                f"index {axis} of {name!r}, {index}, can be from {result.low} to {result.high}, "
                 f"but the dimension has {size} elements",
             )
 
@@ -245,29 +245,31 @@ def _verify_stored_in_loops(store: Store, scope: _Scope) -> None:
     for depth, (loop, outside) in enumerate(scope.loops):
         if loop.order is Order.SERIAL or store.buffer not in outside.buffers:
             continue
-        inside = {each.variable for each, _ in scope.loops[depth + 1 :]}
-        own = [
-            at
-            for at, index in enumerate(store.indices)
-            if _is_injective(substitute(index, scope.definitions), loop.variable, inside, scope)
+        inner_variables = {inner.variable for inner, _ in scope.loops[depth + 1 :]}
+        separating_axes = [
+            axis
+            for axis, index in enumerate(store.indices)
+            if _is_injective(
+                substitute(index, scope.definitions), loop.variable, inner_variables, scope
+            )
         ]
-        if not own:
+        if not separating_axes:
             _fail(
                 store,
                 f"iterations of the loop over {loop.variable!r} may store to the same element of "
                 f"{store.buffer!r}",
             )
-        _verify_loaded_as_stored(store, own, loop, scope)
+        _verify_loaded_as_stored(store, separating_axes, loop, scope)
 
 
-def _is_injective(index: Expr, variable: str, inside: set[str], scope: _Scope) -> bool:
+def _is_injective(index: Expr, variable: str, inner_variables: set[str], scope: _Scope) -> bool:
     """Return True if an index differs for different values of a loop's variable."""
     terms = affine(index)
     if not terms or not terms.get(variable):
         return False
     span = 0
     for name, factor in terms.items():
-        if name in inside:
+        if name in inner_variables:
             limits = scope.ranges[name]
             span += abs(factor) * (limits.high - limits.low)
         elif (
@@ -277,13 +279,15 @@ def _is_injective(index: Expr, variable: str, inside: set[str], scope: _Scope) -
     return span < abs(terms[variable])
 
 
-def _verify_loaded_as_stored(store: Store, own: list[int], loop: For, scope: _Scope) -> None:
+def _verify_loaded_as_stored(
+    store: Store, separating_axes: list[int], loop: For, scope: _Scope
+) -> None:
     """Check that iterations load from a buffer that they write only their own elements."""
     for load in loads(loop.body):
         if load.buffer == store.buffer and not any(
             str(substitute(load.indices[index], scope.definitions))
             == str(substitute(store.indices[index], scope.definitions))
-            for index in own
+            for index in separating_axes
         ):
             _fail(
                 store,

@@ -23,7 +23,9 @@ def estimate_work(statement: Statement) -> int:
         for expression in expressions(statement)
         for part in parts(expression)
     )
-    inner = sum(estimate_work(each) for body in bodies(statement) for each in body)
+    inner = sum(
+        estimate_work(inner_statement) for body in bodies(statement) for inner_statement in body
+    )
     if isinstance(statement, For):
         count = num_iterations(statement)
         return (_UNKNOWN_TRIP_COUNT if count is None else ceil(count)) * (inner + 1)

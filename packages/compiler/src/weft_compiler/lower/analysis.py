@@ -87,17 +87,17 @@ def analyze(outputs: Iterable[Value]) -> dict[Value, ValueFacts]:
         if value not in facts:
             facts[value] = facts_of(value)
         needed = [*facts[value].takes, *facts[value].written]
-        missing = [other for other in needed if other not in result]
+        missing = [dependency for dependency in needed if dependency not in result]
         if missing:
             waiting += missing
             continue
         waiting.pop()
         result[value] = facts[value]
-        for other, count in result[value].takes.items():
-            result[other].users.add(value)
-            result[other].repeated |= count > other.size
-        for other in result[value].written:
-            result[other].in_memory = True
+        for dependency, count in result[value].takes.items():
+            result[dependency].users.add(value)
+            result[dependency].repeated |= count > dependency.size
+        for dependency in result[value].written:
+            result[dependency].in_memory = True
     return result
 
 
@@ -109,9 +109,9 @@ def pending_checks(values: Iterable[Value], expected: Iterable[Value]) -> dict[V
     Returns: a value without cost but with the same requirements, for each unused value and each
       value that only unused ones use.
     """
-    taken = analyze(expected)
-    beside = analyze([value for value in values if value not in taken])
-    return {value: _check(value) for value in beside if value.requires and value not in taken}
+    used = analyze(expected)
+    unused = analyze([value for value in values if value not in used])
+    return {value: _check(value) for value in unused if value.requires and value not in used}
 
 
 def _check(value: Value) -> Value:
@@ -126,16 +126,16 @@ def find_materialized(facts: dict[Value, ValueFacts], values: Iterable[Value]) -
     Args:
       values: the values that are already in memory.
     """
-    kept = set(values)
+    materialized = set(values)
     result = []
     depth: dict[Value, int] = {}
     cost: dict[Value, int] = {}
     for value, fact in facts.items():
         depth[value] = cost[value] = 0
-        if value in kept:
+        if value in materialized:
             continue
-        depth[value] = 1 + max((depth[other] for other in fact.takes), default=0)
-        cost[value] = fact.cost + sum(cost[other] for other in fact.takes)
+        depth[value] = 1 + max((depth[operand] for operand in fact.takes), default=0)
+        cost[value] = fact.cost + sum(cost[operand] for operand in fact.takes)
         if _should_materialize(value, fact, cost[value]) or depth[value] > DEEPEST:
             result.append(value)
             depth[value] = cost[value] = 0
@@ -145,33 +145,33 @@ def find_materialized(facts: dict[Value, ValueFacts], values: Iterable[Value]) -
 def order_updates(
     updates: Sequence[tuple[Value, Value]],
     facts: Mapping[Value, ValueFacts],
-    kept: Container[Value],
+    stored: Container[Value],
 ) -> list[tuple[Value, Value, bool]]:
     """Order updates so that each value is read before it is replaced.
 
     Args:
       updates: pairs of a value in memory and its replacement, which has no other users.
-      kept: all values in memory.
+      stored: all values in memory.
     Returns: the updates in order. The flag of each is True if its new value must be computed in a
       separate buffer and copied at the end, because updates read values that the others replace.
     """
     news = {old: new for old, new in updates}
     readers: dict[Value, set[Value]] = {new: set() for _, new in updates}
     for _, new in updates:
-        waiting, seen = [new], {new}
+        waiting, visited = [new], {new}
         while waiting:
             fact = facts[waiting.pop()]
-            for other in (*fact.takes, *fact.written):
-                if other in news and news[other] is not new:
-                    readers[news[other]].add(new)
-                elif other not in kept and other not in seen:
-                    seen.add(other)
-                    waiting.append(other)
+            for dependency in (*fact.takes, *fact.written):
+                if dependency in news and news[dependency] is not new:
+                    readers[news[dependency]].add(new)
+                elif dependency not in stored and dependency not in visited:
+                    visited.add(dependency)
+                    waiting.append(dependency)
     result: list[tuple[Value, Value, bool]] = []
     remaining = list(updates)
     while remaining:
-        done = {new for _, new, _ in result}
-        ready = [item for item in remaining if not readers[item[1]] - done]
+        ordered = {new for _, new, _ in result}
+        ready = [item for item in remaining if not readers[item[1]] - ordered]
         result += [(old, new, not ready) for old, new in ready or remaining[:1]]
         remaining = [item for item in remaining if item not in (ready or remaining[:1])]
     return result

@@ -99,7 +99,7 @@ class _Part(Operation):
 def part_of(x: Value, kind: int) -> Value:
     """Return the real parts of a complex tensor, or the imaginary ones."""
     name = f"{x.name}_{('real', 'imaginary')[kind]}"
-    return move_elements(name, x, x.shape[:-1], lambda *at: (*at, index(kind)))
+    return move_elements(name, x, x.shape[:-1], lambda *indices: (*indices, index(kind)))
 
 
 def join_parts(name: str, real: Value, imaginary: Value) -> Value:
@@ -116,7 +116,7 @@ def join_parts(name: str, real: Value, imaginary: Value) -> Value:
 def _reshape(op: Operation) -> Value:
     x, shape = op.inputs[0], (*op.shape(), 2)
     return move_elements(
-        op.name, x, shape, lambda *at: reshape_indices(at, shape, x.shape), dense=True
+        op.name, x, shape, lambda *indices: reshape_indices(indices, shape, x.shape), dense=True
     )
 
 
@@ -124,14 +124,16 @@ def _apply_to_parts(op: Operation) -> list[Value]:
     rule = rule_of(op.node.type)
     assert rule is not None
     results: list[Sequence[Value]] = []
-    for which in (0, 1):
+    for part_index in (0, 1):
         inputs = [
-            part_of(value, which) if source.dtype.base_dtype.is_complex else value
+            part_of(value, part_index) if source.dtype.base_dtype.is_complex else value
             for value, source in zip(op.inputs, op.node.inputs, strict=True)
         ]
         values = rule(_Part(op.node, inputs))
         results.append([values] if isinstance(values, Value) else values)
-    return [join_parts(real.name, real, other) for real, other in zip(*results, strict=True)]
+    return [
+        join_parts(real.name, real, imaginary) for real, imaginary in zip(*results, strict=True)
+    ]
 
 
 # ---------------------------------------------------------------------------- elementwise
@@ -158,10 +160,12 @@ def _elementwise(op: Operation) -> Value:
         return _of_scalar(scalar, operand, lambda name: op.node.attrs[name])
 
     if not op.dtype().is_complex:
-        return Value(op.name, op.dtype(), op.shape(), Elements(lambda *at: _real(evaluate(at))))
+        return Value(
+            op.name, op.dtype(), op.shape(), Elements(lambda *indices: _real(evaluate(indices)))
+        )
 
     dtype = op.dtype().real_dtype
-    parts = ComplexElements.of(lambda *at: _pair(evaluate(at)))
+    parts = ComplexElements.of(lambda *indices: _pair(evaluate(indices)))
     return Value(op.name, dtype, (*op.shape(), 2), parts)
 
 
@@ -200,8 +204,8 @@ def _of_scalar(
         if application.dtype.is_complex or any(isinstance(arg, tuple) for arg in args):
             values[id(application)] = _PRIMITIVES[application.name](application.dtype, *args)
         else:
-            given = application.dtype if application.name == "cast" else None
-            values[id(application)] = apply(application.name, *map(_real, args), dtype=given)
+            target_type = application.dtype if application.name == "cast" else None
+            values[id(application)] = apply(application.name, *map(_real, args), dtype=target_type)
     return part(definition)
 
 
@@ -229,8 +233,8 @@ def _quotient(x: Pair, y: Pair) -> Pair:
     first = where(by_real, x[0], x[1])
     second = where(by_real, x[1], x[0])
     real = apply("add", first, apply("mul", second, ratio))
-    other = apply("sub", second, apply("mul", first, ratio))
-    imaginary = where(by_real, other, apply("neg", other))
+    difference = apply("sub", second, apply("mul", first, ratio))
+    imaginary = where(by_real, difference, apply("neg", difference))
     return apply("mul", real, scale), apply("mul", imaginary, scale)
 
 

@@ -23,7 +23,7 @@ class Conditions:
         self._holding: set[Hashable] = set()
 
     def missing_part(
-        self, of: Requirement, is_always: bool
+        self, requirement: Requirement, is_always: bool
     ) -> Callable[..., Sequence[Expr]] | None:
         """Return the part of a requirement that is not known to be true.
 
@@ -31,9 +31,9 @@ class Conditions:
           is_always: True if the requirement is checked on every path, so it is known from now on.
         Returns: maps indices to conditions; None if there are none.
         """
-        variables = [Variable(INDEX, f"i{axis}") for axis in range(len(of.space))]
-        parts = _conjuncts(of.condition(*variables))
-        keys = [(of.space, _key(part)) for part in parts]
+        variables = [Variable(INDEX, f"i{axis}") for axis in range(len(requirement.space))]
+        parts = _conjuncts(requirement.condition(*variables))
+        keys = [(requirement.space, _key(part)) for part in parts]
         new = [index for index, key in enumerate(keys) if key not in self._holding]
         if is_always:
             self._holding.update(keys)
@@ -41,8 +41,8 @@ class Conditions:
             return None
 
         def conditions(*index: Expr) -> Sequence[Expr]:
-            each = _conjuncts(of.condition(*index))
-            return [each[which] for which in new]
+            conjuncts = _conjuncts(requirement.condition(*index))
+            return [conjuncts[position] for position in new]
 
         return conditions
 
@@ -55,20 +55,20 @@ def _conjuncts(condition: Expr) -> list[Expr]:
         case Apply(primitive="greater_equal", operands=(x, y)) if is_number(y, 0):
             return [] if _clamped_at_zero(x) is not None else [condition]
         case Apply(primitive="less", operands=(x, Constant(value=size) as y)):
-            inside = _clamped_at_zero(x)
-            if inside is not None and x.dtype is INDEX and size > 0:
-                return [apply("less", inside, y)]
+            clamped = _clamped_at_zero(x)
+            if clamped is not None and x.dtype is INDEX and size > 0:
+                return [apply("less", clamped, y)]
     return [condition]
 
 
 def _clamped_at_zero(x: Expr) -> Expr | None:
     """Return y if an expression is the integer max(y, 0); else None."""
     match x:
-        case Element(value=Value(definition=Elements() as of), indices=indices):
-            return _clamped_at_zero(of.element(*indices)) if x.dtype.is_integer else None
+        case Element(value=Value(definition=Elements() as elements), indices=indices):
+            return _clamped_at_zero(elements.element(*indices)) if x.dtype.is_integer else None
         case Apply(primitive="cast", operands=(inner,)) if x.dtype is INDEX:
-            least = _clamped_at_zero(inner) if inner.dtype.is_integer else None
-            return None if least is None else cast(least, INDEX)
+            clamped = _clamped_at_zero(inner) if inner.dtype.is_integer else None
+            return None if clamped is None else cast(clamped, INDEX)
         case Apply(primitive="maximum", operands=(y, zero)) if x.dtype.is_integer:
             return y if _is_zero(zero) else None
     return None
@@ -80,8 +80,8 @@ def _is_zero(x: Expr) -> bool:
             return True
         case Element(value=Value(constant=constant)) if constant is not None:
             return not np.any(constant)
-        case Element(value=Value(definition=Elements() as of), indices=indices):
-            return _is_zero(of.element(*indices))
+        case Element(value=Value(definition=Elements() as elements), indices=indices):
+            return _is_zero(elements.element(*indices))
     return False
 
 

@@ -151,9 +151,9 @@ class _Splitting(Mutator):
             return None
         return _Linear(terms[self._size], terms.get("", 0))
 
-    def expression(self, of: _Linear) -> Expr:
+    def expression(self, function: _Linear) -> Expr:
         """Return a linear function of the size as an expression."""
-        return plus(times(Variable(INDEX, self._size), of.slope), of.offset)
+        return plus(times(Variable(INDEX, self._size), function.slope), function.offset)
 
     def factor(self, divisor: Expr, inner: _Linear) -> int:
         """Return the factor by which a divisor is larger than an extent."""

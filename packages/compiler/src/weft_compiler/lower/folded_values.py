@@ -59,14 +59,16 @@ class FoldedValues:
         if not isinstance(request, RegionRequest):
             return None
         members, inputs = _sources(self._nodes, request)
-        positions = [at for at, source in enumerate(request.inputs) if source in inputs]
-        known = [(new, at) for new, at in enumerate(positions) if at in request.values]
+        positions = [index for index, source in enumerate(request.inputs) if source in inputs]
+        known_positions = [
+            (new, index) for new, index in enumerate(positions) if index in request.values
+        ]
         try:
             outputs = specialize(
                 members,
-                [request.inputs[at] for at in positions],
-                [request.shapes[at] for at in positions],
-                {new: request.values[at] for new, at in known},
+                [request.inputs[index] for index in positions],
+                [request.shapes[index] for index in positions],
+                {new: request.values[index] for new, index in known_positions},
             )
         except Unsupported:
             return None
@@ -79,20 +81,20 @@ def is_on_line(values: Mapping[int, Values | None], size: int) -> bool:
     Args:
       values: the folded values at three sizes, one of which is `size`.
     """
-    first, second = [other for other in values if other != size]
-    one, two, new = values[first], values[second], values[size]
-    if one is None or two is None or new is None:
+    first, second = [known_size for known_size in values if known_size != size]
+    first_values, second_values, new_values = values[first], values[second], values[size]
+    if first_values is None or second_values is None or new_values is None:
         return False
     return all(
         _is_linear_in_size(x, y, z, first, second, size)
-        for x, y, z in zip(one, two, new, strict=True)
+        for x, y, z in zip(first_values, second_values, new_values, strict=True)
     )
 
 
 def _is_linear_in_size(x: Any, y: Any, z: Any, first: int, second: int, size: int) -> bool:
     if x is None or y is None or z is None:
         return x is None and y is None and z is None
-    arrays = [_literal(np.asarray(each)) for each in (x, y, z)]
+    arrays = [_literal(np.asarray(value)) for value in (x, y, z)]
     if len({(array.shape, array.dtype) for array in arrays}) > 1:
         return False
     if arrays[0].dtype.kind not in "biuf":
@@ -118,12 +120,14 @@ def _folded_nodes(request: AnyRequest) -> Sequence[Node]:
         return nodes
     folding = _Folding()
     if isinstance(request, RegionRequest):
-        given = [request.inputs[position] for position in request.values]
-        folding.known.update(given)
-        folding.sized.update(given)
-    before = -1
-    while len(folding.known) + len(folding.sized) > before:  # nodes of loops are in no fixed order
-        before = len(folding.known) + len(folding.sized)
+        size_inputs = [request.inputs[position] for position in request.values]
+        folding.known.update(size_inputs)
+        folding.sized.update(size_inputs)
+    num_before = -1
+    while (
+        len(folding.known) + len(folding.sized) > num_before
+    ):  # nodes of loops are in no fixed order
+        num_before = len(folding.known) + len(folding.sized)
         for node in request.nodes:
             folding.add(node)
     nodes = [
@@ -158,12 +162,12 @@ class _Folding:
             return
         else:
             needs = node.inputs if rule.needs is None else [node.inputs[i] for i in rule.needs]
-        known = [source.node.role is Role.CONSTANT or source in self.known for source in needs]
+        knowledge = [source.node.role is Role.CONSTANT or source in self.known for source in needs]
         # Parts of a value can be unknown only if it consists of integers.
-        is_partial = rule is not None and rule.partial and any(known)
+        is_partial = rule is not None and rule.partial and any(knowledge)
         if not all(
             is_known or (is_partial and source.dtype.is_integer)
-            for source, is_known in zip(needs, known, strict=True)
+            for source, is_known in zip(needs, knowledge, strict=True)
         ):
             return
         self.known.update(node.outputs)

@@ -50,12 +50,12 @@ def unsupported_loop_reason(loop: WholeLoop) -> str:
     if any(variables.count(loop.enters[position].inputs[0]) > 1 for position in loop.updates):
         return "it receives the same variable twice"
     for tensor_list in loop.kept:
-        others = [
+        other_nodes = [
             item
             for item in loop.kept
             if item.store == tensor_list.store and item is not tensor_list
         ]
-        if others or (tensor_list.use is Use.READ and len(tensor_list.nodes) > 1):
+        if other_nodes or (tensor_list.use is Use.READ and len(tensor_list.nodes) > 1):
             name = tensor_list.nodes[0].name
             return f"{name!r} is not the only operation on its TensorArray or stack"
         if tensor_list.use in (Use.PUSH, Use.POP) and not _is_stack_discipline(loop, tensor_list):
@@ -65,7 +65,7 @@ def unsupported_loop_reason(loop: WholeLoop) -> str:
     return ""
 
 
-def _is_stack_discipline(loop: WholeLoop, kept: LoopStorage) -> bool:
+def _is_stack_discipline(loop: WholeLoop, storage: LoopStorage) -> bool:
     """Return True if a stack and the stacks on it are used one loop level at a time.
 
     The outermost stack must be used in this loop, and each further one in the next inner loop. The
@@ -73,9 +73,9 @@ def _is_stack_discipline(loop: WholeLoop, kept: LoopStorage) -> bool:
     matches the values that were pushed since the previous handle.
     """
     flow = loop.flow
-    frames = [flow.frame[node] for node in kept.nodes]
+    frames = [flow.frame[node] for node in storage.nodes]
     makes = {push: key for key, push in loop.stacks.items()}
-    result = [(node, makes[node]) for node in kept.nodes if node in makes]
+    result = [(node, makes[node]) for node in storage.nodes if node in makes]
     return (
         frames[0] is loop.loop.frame
         and all(inner.parent is outer for outer, inner in pairwise(frames))

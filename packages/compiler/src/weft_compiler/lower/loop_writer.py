@@ -115,13 +115,13 @@ class _LoopWriter(NestWriter, Emitter):
         for variable, requested in zip(loop_body.variables, outside.wanted, strict=True):
             final = next(position) if requested else None
             if final is not None and not final.shape:
-                own = self._buffers[variable]
-                self._emit(Store(final.name, (), Load(own.dtype, own.name, ())))
+                state_buffer = self._buffers[variable]
+                self._emit(Store(final.name, (), Load(state_buffer.dtype, state_buffer.name, ())))
         outputs = [*finals, *[self._buffers[value] for value in outside.outputs]]
         if outside.goes_on:
-            more = Buffer(self._unique("goes_on"), dtypes.bool_, ())
-            self._emit(Store(more.name, (), goes_on))
-            outputs.append(more)
+            continues = Buffer(self._unique("goes_on"), dtypes.bool_, ())
+            self._emit(Store(continues.name, (), goes_on))
+            outputs.append(continues)
         body = tuple(self._body)
         used = {load.buffer for load in loads(body)}
         known_values = [value for value in self._constants if self._buffers[value].name in used]
@@ -166,12 +166,12 @@ class _LoopWriter(NestWriter, Emitter):
             if new is not old
         ]
         tested_taken = _read_values(loop_body.condition_effects)
-        taken = [*tested_taken, *_read_values(loop_body.effects)]
+        effect_operands = [*tested_taken, *_read_values(loop_body.effects)]
         news = [new for _, new in following]
-        expected = [loop_body.test, *news, *taken]
+        expected = [loop_body.test, *news, *effect_operands]
         following = _copy_shared(following, expected, loop_body)
         news = [new for _, new in following]
-        expected = [loop_body.test, *news, *taken]
+        expected = [loop_body.test, *news, *effect_operands]
         checks = pending_checks(loop_body.node_values, expected)
         loop_body.paths |= {
             check: loop_body.paths.get(value, ()) for value, check in checks.items()
@@ -180,43 +180,45 @@ class _LoopWriter(NestWriter, Emitter):
         facts = analyze([*expected, *checks.values(), *reversed(_predicates(loop_body))])
         self._declare(facts)
         self._outputs += news
-        kept = set(find_materialized(facts, {*self._buffers, *news, *taken}))
+        stored = set(find_materialized(facts, {*self._buffers, *news, *effect_operands}))
         varying = self._find_varying(loop_body, facts)
         self._fixed.update(loop_body.variables)  # they are invariant in inner loops
-        kept |= {v for v in facts if v not in self._buffers and _is_dear(v, facts[v], varying)}
-        self._compute_values([value for value in facts if value not in varying], kept, facts, {})
+        stored |= {v for v in facts if v not in self._buffers and _is_dear(v, facts[v], varying)}
+        self._compute_values([value for value in facts if value not in varying], stored, facts, {})
         decided = predicates_of([effect.path for effect in loop_body.condition_effects])
         tested = analyze([loop_body.test, *tested_taken, *decided])
-        on, more = self._flag("on", True), self._flag("more", False)
+        on, continues = self._flag("on", True), self._flag("more", False)
         count = Variable(INDEX, self._unique("turn"))
         if loop_body.max_iterations is not None:
             self._emit(Var(count.name, index(0)))
         outer, self._body = self._body, []
-        self._compute_values([v for v in tested if v in varying], kept, facts, loop_body.paths)
+        self._compute_values([v for v in tested if v in varying], stored, facts, loop_body.paths)
         test = loop_body.test
         self._nest((), lambda: self._emit(Assign(on.name, self._resolve(_only_element(test)))))
         if loop_body.max_iterations is not None:
             is_below_limit = apply("less", count, index(loop_body.max_iterations))
-            self._emit(Assign(more.name, apply("bit_and", on, apply("invert", is_below_limit))))
+            self._emit(
+                Assign(continues.name, apply("bit_and", on, apply("invert", is_below_limit)))
+            )
             self._emit(Assign(on.name, apply("bit_and", on, is_below_limit)))
-        self._write_condition_effects(loop_body, more)
+        self._write_condition_effects(loop_body, continues)
         inner, self._body = self._body, []
         remaining = [value for value in facts if value in varying and value not in tested]
-        self._iteration(loop_body, remaining, kept, facts, following)
+        self._iteration(loop_body, remaining, stored, facts, following)
         if loop_body.max_iterations is not None:
             self._emit(Assign(count.name, plus(count, 1)))
         inner.append(If(on, tuple(self._body)))
         self._body = [*outer, While(on, tuple(inner))]
-        return more
+        return continues
 
-    def _write_condition_effects(self, loop_body: LoopBody, more: Variable) -> None:
+    def _write_condition_effects(self, loop_body: LoopBody, continues: Variable) -> None:
         """Write the effects of a condition, unless the next call runs that iteration."""
         outer, self._body = self._body, []
         for effect in loop_body.condition_effects:
             self._guarded(effect.path, partial(effect.write, self))
         effects, self._body = tuple(self._body), outer
         if effects and loop_body.max_iterations is not None:
-            self._emit(If(more, (), effects))
+            self._emit(If(continues, (), effects))
         else:
             self._body += effects
 
@@ -239,13 +241,13 @@ class _LoopWriter(NestWriter, Emitter):
         self,
         loop_body: LoopBody,
         values: Sequence[Value],
-        kept: set[Value],
+        stored: set[Value],
         facts: Mapping[Value, ValueFacts],
         following: Sequence[tuple[Value, Value]],
     ) -> None:
         """Write one iteration: values, effects, then the updates of the variables."""
         news = {new for _, new in following}
-        self._compute_values([v for v in values if v not in news], kept, facts, loop_body.paths)
+        self._compute_values([v for v in values if v not in news], stored, facts, loop_body.paths)
         for new in news:
             for requirement in new.requires:
                 self._require(requirement)
@@ -254,8 +256,8 @@ class _LoopWriter(NestWriter, Emitter):
         for old, new in following:
             self._buffers[new] = self._buffers[old]
         late: list[tuple[Value, Buffer]] = []
-        for old, new, apart in order_updates(following, facts, self._buffers):
-            if apart:
+        for old, new, needs_copy in order_updates(following, facts, self._buffers):
+            if needs_copy:
                 late.append((new, self._compute_separately(new)))
             else:
                 self._update(new, self._buffers[old])
@@ -293,13 +295,13 @@ class _LoopWriter(NestWriter, Emitter):
     def _compute_values(
         self,
         values: Sequence[Value],
-        kept: set[Value],
+        stored: set[Value],
         facts: Mapping[Value, ValueFacts],
         paths: Mapping[Value, Path],
     ) -> None:
         for value in values:
-            if value in kept or value.requires:
-                self._compute(value, facts, paths, value in kept)
+            if value in stored or value.requires:
+                self._compute(value, facts, paths, value in stored)
 
     def _compute(
         self,
@@ -327,17 +329,17 @@ class _LoopWriter(NestWriter, Emitter):
 
     def _inner(self, loop_body: LoopBody, path: Path) -> None:
         """Write an inner loop, which computes all of its results together."""
-        for outer, own in loop_body.captures:
-            self._buffers[own] = self._buffers[memory_of(outer)]
-            self._fixed.add(own)
+        for outer, capture in loop_body.captures:
+            self._buffers[capture] = self._buffers[memory_of(outer)]
+            self._fixed.add(capture)
         for variable, result in loop_body.results.items():
             self._buffers[variable] = self._buffers[result] = self._buffer(result)
             self._emit(Allocate(self._buffers[variable]))
         remaining = [v for v in loop_body.variables if v not in loop_body.results]
         for variable in remaining:
             self._buffers[variable] = self._buffer(variable)
-        there = [self._buffers[variable].name for variable in loop_body.results]
-        self._guarded(path, partial(self._loop, loop_body, there))
+        result_names = [self._buffers[variable].name for variable in loop_body.results]
+        self._guarded(path, partial(self._loop, loop_body, result_names))
 
 
 def _next(old: Value, new: Value, loop_body: LoopBody) -> Value:
@@ -358,9 +360,9 @@ def _copy_shared(
     A variable's memory is written at the end of an iteration; the value must have no other users
     then. A check counts as a user, unless it is the value's own.
     """
-    others = [new for _, new in following if not isinstance(new.definition, ScatterUpdate)]
+    uncopied = [new for _, new in following if not isinstance(new.definition, ScatterUpdate)]
     remaining = [value for value in loop_body.node_values if value.requires and value not in values]
-    facts = analyze([*values, *others, *remaining])
+    facts = analyze([*values, *uncopied, *remaining])
     return [
         (old, _copy_value(old, new) if facts[new].users or facts[new].in_memory else new)
         for old, new in following

@@ -13,20 +13,20 @@ Fused = dict[str, set[Value]]
 
 
 def origins(
-    result: Iterable[tuple[Node, Sequence[Value]]], given: Collection[Value]
+    result: Iterable[tuple[Node, Sequence[Value]]], boundary: Collection[Value]
 ) -> dict[Value, Node]:
     """Return the first node that needs each value.
 
     Args:
       result: the results of nodes, sources before users.
-      given: values that are computed elsewhere.
+      boundary: values that are computed elsewhere.
     """
     nodes: dict[Value, Node] = {}
     for node, values in result:
         waiting = list(values)
         while waiting:
             value = waiting.pop()
-            if value in nodes or value in given:
+            if value in nodes or value in boundary:
                 continue
             nodes[value] = node
             facts = facts_of(value)

@@ -62,8 +62,11 @@ def unsupported_reason(node: Node) -> str:
     if node.role is Role.SWITCH and _passes_variable(node):
         return ""
     if update is not None:
-        given = [state_type(node), *[source.dtype for source in node.inputs[update.states :]]]
-        odd_types = [dtype.name for dtype in given if not is_computable(dtype)]
+        operand_types = [
+            state_type(node),
+            *[source.dtype for source in node.inputs[update.states :]],
+        ]
+        odd_types = [dtype.name for dtype in operand_types if not is_computable(dtype)]
         return f"it has values of type {odd_types[0]}" if odd_types else ""
     odd = [out.dtype for out in (*node.inputs, *node.outputs) if not is_stored(out.dtype)]
     if odd:
@@ -230,10 +233,12 @@ class PathConditions:
         predicate = self._predicate(switch)
         values = [self._values[self._twins[source]] for source in merge.inputs]
         then, otherwise = values[side], values[not side]
-        which = [number(position, dtypes.int32) for position in (side, not side)]
+        input_indices = [number(position, dtypes.int32) for position in (side, not side)]
         result = [
             select_value(merge.name, predicate, then, otherwise),
-            compute_value(merge.name, dtypes.int32, (), lambda: where(predicate.at(), *which)),
+            compute_value(
+                merge.name, dtypes.int32, (), lambda: where(predicate.at(), *input_indices)
+            ),
         ]
         self.note(result, self.of(merge))
         return result
@@ -384,8 +389,8 @@ def _copy_if_aliased(value: Value, olds: Collection[Value]) -> Value:
 
     Updates of rows need the copy, because they write to that memory before all elements are read.
     """
-    there = memory_of(value) in olds
-    return compute_value(value.name, value.dtype, value.shape, value.at) if there else value
+    is_aliased = memory_of(value) in olds
+    return compute_value(value.name, value.dtype, value.shape, value.at) if is_aliased else value
 
 
 def _copy_shared(lasts: Sequence[Value], values: Sequence[Value]) -> list[Value]:
@@ -420,12 +425,12 @@ def new_values(node: Node, update: Update, operands: Sequence[Value]) -> list[Va
             operand.shape == expected,
             f"{operand.name} has shape {operand.shape}, its variable {expected}",
         )
-    given = [
+    arguments = [
         Scalar("input", operand.dtype, (), position) for position, operand in enumerate(operands)
     ]
     return [
         compute_value(f"{old.name}_new", old.dtype, shape, _elements(new, operands))
-        for old, new in zip(operands, update.new(node.attrs, *given), strict=False)
+        for old, new in zip(operands, update.new(node.attrs, *arguments), strict=False)
     ]
 
 
@@ -462,18 +467,18 @@ def specialize(
         source: state_type(member) for member in members for source in changed_variables(member)
     }
     states = states_of(members)
-    for position, (given, shape) in enumerate(zip(inputs, shapes, strict=True)):
-        node = given.node
+    for position, (input_output, shape) in enumerate(zip(inputs, shapes, strict=True)):
+        node = input_output.node
         name = graph.unique_name(node.name)
         if node.role is Role.CONSTANT:
-            outputs[given] = graph.add_copy(node, name, ()).outputs[0]
+            outputs[input_output] = graph.add_copy(node, name, ()).outputs[0]
             continue
-        dtype = types_of.get(given, given.dtype.base_dtype)
+        dtype = types_of.get(input_output, input_output.dtype.base_dtype)
         attrs: dict[str, Any] = {"dtype": dtype}
         attrs |= {"value": given_values[position]} if position in given_values else {"shape": shape}
         op = lookup_op("Const" if position in given_values else "Placeholder")
         counterpart = graph.add_derived(node, op, name, (), attrs, [dtype], [shape])
-        outputs[given] = counterpart.outputs[0]
+        outputs[input_output] = counterpart.outputs[0]
     for member in members:
         if update_of(member.type) is not None:
             outputs.update({output: outputs[states[output]] for output in member.outputs})
@@ -585,8 +590,8 @@ def _known(output: Output, value: Any) -> Value:
 
         return compute_value(output.name, dtype, shape, element)
     if array.size > 1 and array.tobytes() == numbers[:1].tobytes() * array.size:
-        same = number(numbers[0].item(), dtype)
-        return compute_value(output.name, dtype, shape, lambda *_: same)
+        constant = number(numbers[0].item(), dtype)
+        return compute_value(output.name, dtype, shape, lambda *_: constant)
     return Value(output.name, dtype, shape, constant=value)
 
 
@@ -631,12 +636,12 @@ def _require_comparison(op: Operation, part: Scalar, primitive: str, label: str)
     """Require that a part of a definition compares to 0 by `primitive` for all elements."""
 
     def condition(*position: Expr) -> Expr:
-        given = scalar_expression(
+        difference = scalar_expression(
             part,
             lambda i: op.inputs[i].at(*broadcast(op.inputs[i].shape, position)),
             lambda name: op.node.attrs[name],
         )
-        return apply(primitive, given, number(0, part.dtype))
+        return apply(primitive, difference, number(0, part.dtype))
 
     space = op.inputs[part.value].shape if part.name == "input" else op.shape()
     return Requirement(space, condition, f"{label} was required")

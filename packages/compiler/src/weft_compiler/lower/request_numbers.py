@@ -54,16 +54,16 @@ def _is_integer(array: np.ndarray) -> bool:
 
 def with_numbers(request: AnyRequest, numbers: Sequence[int]) -> AnyRequest:
     """Return a request with other numbers, in the order of `numbers_of`."""
-    left = iter(numbers)
-    shapes = [tuple(islice(left, len(shape))) for shape in request.shapes]
+    remaining = iter(numbers)
+    shapes = [tuple(islice(remaining, len(shape))) for shape in request.shapes]
     if isinstance(request, LoopRequest):
-        extents = tuple([_resized(extent, left) for extent in request.extents])
+        extents = tuple([_resized(extent, remaining) for extent in request.extents])
         return request._replace(shapes=tuple(shapes), extents=extents)
     values = dict(request.values)
     for position, value in sorted(values.items()):
         array = np.asarray(value)
         if _is_integer(array):
-            new = np.array(list(islice(left, array.size)), array.dtype)
+            new = np.array(list(islice(remaining, array.size)), array.dtype)
             values[position] = new.reshape(array.shape)
     return request._replace(shapes=tuple(shapes), values=values)
 

@@ -47,12 +47,12 @@ class Layout:
         """Return the layout of a buffer that has lost some axes; None if it is not known which."""
         if shape == self.shape:
             return self
-        left = {
+        candidates = {
             tuple([self._sizes[axis] for axis in axes])
             for axes in combinations(range(len(self.shape)), len(shape))
             if tuple([self.shape[axis] for axis in axes]) == shape
         }
-        return Layout(shape, left.pop()) if len(left) == 1 else None
+        return Layout(shape, candidates.pop()) if len(candidates) == 1 else None
 
     @property
     def has_runtime_strides(self) -> bool:

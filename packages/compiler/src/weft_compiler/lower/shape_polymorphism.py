@@ -109,9 +109,9 @@ class PolymorphicProgram:
         runtime_inputs = [
             operand for operand in lowered.inputs if operand.name not in lowered.constants
         ]
-        left = iter(lines)
+        remaining = iter(lines)
         self.shapes = [
-            list(islice(left, len(b.shape))) for b in (*runtime_inputs, *lowered.outputs)
+            list(islice(remaining, len(b.shape))) for b in (*runtime_inputs, *lowered.outputs)
         ]
         sizes = Buffer("sizes", INDEX, ())
         limits = apply(
@@ -167,12 +167,12 @@ class PolymorphicProgram:
         )
 
 
-def _resize_buffers(buffers: Sequence[Buffer], like: Sequence[Buffer]) -> tuple[Buffer, ...]:
-    return tuple([replace(b, shape=a.shape) for b, a in zip(buffers, like, strict=True)])
+def _resize_buffers(buffers: Sequence[Buffer], templates: Sequence[Buffer]) -> tuple[Buffer, ...]:
+    return tuple([replace(b, shape=a.shape) for b, a in zip(buffers, templates, strict=True)])
 
 
 def generalize(
-    one: VaryingNumbers, other: VaryingNumbers, first: Program
+    numbers: VaryingNumbers, other_numbers: VaryingNumbers, first: Program
 ) -> PolymorphicProgram | None:
     """Generalize two lowered programs to a verified polymorphic one, or return None.
 
@@ -180,22 +180,26 @@ def generalize(
       one, other: the numbers of the two programs.
       first: the first program.
     """
-    if one.rest != other.rest or len(one.numbers) != len(other.numbers):
+    if numbers.rest != other_numbers.rest or len(numbers.numbers) != len(other_numbers.numbers):
         return None
-    pairs = [(x, y) for x, y in zip(one.numbers, other.numbers, strict=True) if not is_same(x, y)]
+    pairs = [
+        (x, y)
+        for x, y in zip(numbers.numbers, other_numbers.numbers, strict=True)
+        if not is_same(x, y)
+    ]
     # The others are multiples of the one that differs least.
     sizes = min(pairs, key=lambda pair: abs(pair[1] - pair[0]), default=None)
     if sizes is None or not min(sizes) >= MIN_SIZE:
         return None
     lines = []
-    for x, y in zip(one.numbers, other.numbers, strict=True):
+    for x, y in zip(numbers.numbers, other_numbers.numbers, strict=True):
         line = LinearFunction.through(x, y, int(sizes[0]), int(sizes[1]))
         if line is None:
             return None
         lines.append(line)
     for limit in _limits(int(max(sizes))):
         try:
-            program = PolymorphicProgram(first, one, lines, limit)
+            program = PolymorphicProgram(first, numbers, lines, limit)
             verify(program.program)
         except _NotPolymorphic:
             return None
@@ -241,13 +245,13 @@ class _NotPolymorphic(Exception):  # noqa: N818 - it is not an error of a progra
 class _NumberVisitor:
     """Base of classes that map the numbers of a program in a fixed order."""
 
-    def constant(self, of: Constant) -> Expr:
+    def constant(self, constant: Constant) -> Expr:
         raise NotImplementedError
 
     def buffer(self, buffer: Buffer) -> Buffer:
         raise NotImplementedError
 
-    def call(self, of: Call) -> Call:
+    def call(self, call: Call) -> Call:
         raise NotImplementedError
 
 
@@ -257,17 +261,17 @@ class _NumberCollector(_NumberVisitor):
     def __init__(self) -> None:
         self.numbers: list[int | float] = []
 
-    def constant(self, of: Constant) -> Expr:
-        self.numbers.append(of.value)
-        return Constant(of.dtype, 0.0 if of.dtype.is_floating else 0)
+    def constant(self, constant: Constant) -> Expr:
+        self.numbers.append(constant.value)
+        return Constant(constant.dtype, 0.0 if constant.dtype.is_floating else 0)
 
     def buffer(self, buffer: Buffer) -> Buffer:
         self.numbers += buffer.shape
         return replace(buffer, shape=(0,) * len(buffer.shape))
 
-    def call(self, of: Call) -> Call:
-        self.numbers += [value for _, value in of.parameters]
-        return _with_parameters(_general_call(of), {name: 0 for name, _ in of.parameters})
+    def call(self, call: Call) -> Call:
+        self.numbers += [value for _, value in call.parameters]
+        return _with_parameters(_general_call(call), {name: 0 for name, _ in call.parameters})
 
 
 class _NumberFiller(_NumberVisitor):
@@ -285,9 +289,9 @@ class _NumberFiller(_NumberVisitor):
         self.layouts: dict[str, Layout] = {}
         self.least = MIN_SIZE
 
-    def constant(self, of: Constant) -> Expr:
+    def constant(self, constant: Constant) -> Expr:
         line = next(self._next)
-        return cast(self._number(line), of.dtype) if line.slope else of
+        return cast(self._number(line), constant.dtype) if line.slope else constant
 
     def buffer(self, buffer: Buffer) -> Buffer:
         lines = [next(self._next) for _ in buffer.shape]
@@ -296,12 +300,12 @@ class _NumberFiller(_NumberVisitor):
         self.layouts[buffer.name] = Layout(shape, sizes)
         return replace(buffer, shape=shape)
 
-    def call(self, of: Call) -> Call:
-        lines = {name: next(self._next) for name, _ in of.parameters}
+    def call(self, call: Call) -> Call:
+        lines = {name: next(self._next) for name, _ in call.parameters}
         varying = {name: line for name, line in lines.items() if line.slope}
         if not varying:
-            return of
-        general = _general_call(of)
+            return call
+        general = _general_call(call)
         if not varying.keys() <= general.symbolic_sizes:
             raise _NotPolymorphic
         largest = {name: self._largest(line) for name, line in lines.items()}

@@ -38,8 +38,8 @@ class TensorListLowering:
       copies: outputs that are initialized from an input, or with zeros.
     """
 
-    def __init__(self, kept: LoopStorage, extent: Extent) -> None:
-        self.kept = kept
+    def __init__(self, storage: LoopStorage, extent: Extent) -> None:
+        self.kept = storage
         self.extent = extent
         self.inputs: list[Value] = []
         self.outputs: list[Value] = []
@@ -47,22 +47,22 @@ class TensorListLowering:
         self._data: Value | None = None
         self._state: Value | None = None
         self._last: Value | None = None
-        self._levels = {node: level for level, node in enumerate(kept.nodes)}
+        self._levels = {node: level for level, node in enumerate(storage.nodes)}
         self._counts: list[Value] = []
         self._ends: list[Value] = []
         self._spans: list[tuple[Value, Value]] = []
-        node = kept.nodes[-1]
+        node = storage.nodes[-1]
         size = extent.shape[0]
         name = node.name
-        if kept.use in (Use.PUSH, Use.POP):
+        if storage.use in (Use.PUSH, Use.POP):
             self._begin_stack(name)
-        elif kept.use is Use.READ:
+        elif storage.use is Use.READ:
             self._data = Value(name, node.outputs[0].dtype, extent.shape)
-            there = Value(f"{name}_there", _MARK, (size,))
-            self.inputs = [self._data, there]
+            marks = Value(f"{name}_there", _MARK, (size,))
+            self.inputs = [self._data, marks]
             self._state = Value(f"{name}_marks", _MARK, (size,))
             self.outputs = [self._state]
-            self.copies = [(self._state, there)]
+            self.copies = [(self._state, marks)]
         else:
             value = Value(f"{name}_taken", _MARK, (size,)) if extent.begun else None
             self.inputs = [] if value is None else [value]
@@ -74,13 +74,13 @@ class TensorListLowering:
 
     def _begin_stack(self, name: str) -> None:
         """Declare the memory of a stack: counts of handles and values, and ends of inner stacks."""
-        kept, extent = self.kept, self.extent
-        self._counts = [Value(f"{name}_count", INDEX, ()) for _ in kept.nodes]
+        storage, extent = self.kept, self.extent
+        self._counts = [Value(f"{name}_count", INDEX, ()) for _ in storage.nodes]
         self._ends = [Value(f"{name}_ends", INDEX, (size,)) for size in extent.above]
-        if kept.use is Use.PUSH:
+        if storage.use is Use.PUSH:
             self.copies = [(count, None) for count in self._counts]
             return
-        self._data = Value(name, kept.nodes[-1].outputs[0].dtype, extent.shape)
+        self._data = Value(name, storage.nodes[-1].outputs[0].dtype, extent.shape)
         self.inputs = [self._data, Value(f"{name}_given", INDEX, ()), *self._ends]
         self._spans = [(self.inputs[1], self.inputs[1])]  # the first begins at 0
 
@@ -117,19 +117,21 @@ class TensorListLowering:
         self._push(node, operands[0], path, loop_body)
         return [operands[0]]
 
-    def _memory(self, name: str, like: Value) -> Value:
+    def _memory(self, name: str, element: Value) -> Value:
         """Declare the buffer of the elements."""
         if self._data is None:
-            self._data = Value(name, like.dtype, (self.extent.shape[0], *like.shape))
+            self._data = Value(name, element.dtype, (self.extent.shape[0], *element.shape))
             if self.kept.use is Use.PUSH:
-                above = [v for pair in zip(self._ends, self._counts, strict=False) for v in pair]
-                self.outputs = [self._data, self._counts[-1], *above]
+                outer_counts = [
+                    v for pair in zip(self._ends, self._counts, strict=False) for v in pair
+                ]
+                self.outputs = [self._data, self._counts[-1], *outer_counts]
             else:
                 assert self._state is not None
                 self.outputs = [self._data, self._state, *([self._last] if self._last else [])]
         require(
-            self._data.shape[1:] == like.shape,
-            f"{name} has elements of shapes {self._data.shape[1:]} and {like.shape}",
+            self._data.shape[1:] == element.shape,
+            f"{name} has elements of shapes {self._data.shape[1:]} and {element.shape}",
         )
         return self._data
 
@@ -148,10 +150,10 @@ class TensorListLowering:
 
         def is_there() -> Expr:
             readable = number(_READABLE, _MARK)
-            there = apply("equal", marks.at(place()), readable)
+            is_written = apply("equal", marks.at(place()), readable)
             if not self.extent.clear:
-                there = apply("not_equal", marks.at(place()), number(0, _MARK))
-            return apply("bit_and", is_inside(cast(position.at(), INDEX), size), there)
+                is_written = apply("not_equal", marks.at(place()), number(0, _MARK))
+            return apply("bit_and", is_inside(cast(position.at(), INDEX), size), is_written)
 
         result.requires = (Requirement((), is_there, "an element that can be read was required"),)
 
@@ -190,15 +192,15 @@ class TensorListLowering:
             place = self._place(variable, out)
             mark = Load(_MARK, marked, (place,))
             fresh = apply("equal", mark, number(0, _MARK))
-            now: Expr = number(1, _MARK)
+            new_mark: Expr = number(1, _MARK)
             free = fresh
             if self.extent.grows:
                 has_room = apply("equal", variable, place)
-                now = apply("where", has_room, now, mark)
+                new_mark = apply("where", has_room, new_mark, mark)
                 free = apply("bit_or", fresh, apply("invert", has_room))
             if not self.extent.adds:
-                said = "an element that was not written yet was required"
-                out.emit(Check(free, said))
+                message = "an element that was not written yet was required"
+                out.emit(Check(free, message))
 
             def store(*i: Expr) -> None:
                 new = out.resolve_expression(value.at(*i))
@@ -208,7 +210,7 @@ class TensorListLowering:
                 out.emit(Store(target, (place, *i), new))
 
             out.nest(value.shape, store)
-            out.emit(Store(marked, (place,), now))
+            out.emit(Store(marked, (place,), new_mark))
 
         loop_body.add_effect(Effect([position, value], path, write))
 
@@ -216,8 +218,8 @@ class TensorListLowering:
         """Return the index at which to write an element; the last index if it does not fit."""
         size = self.extent.shape[0]
         if self._last is None:
-            said = f"an index in [0, {size}) was required"
-            out.emit(Check(is_inside(variable, size), said))
+            message = f"an index in [0, {size}) was required"
+            out.emit(Check(is_inside(variable, size), message))
             return variable
         out.emit(Check(apply("greater_equal", variable, index(0)), "indices must be at least 0"))
         last = out.name_of(self._last)
@@ -229,18 +231,18 @@ class TensorListLowering:
     def _pop(self, node: Node, level: int, path: Path, loop_body: LoopBody) -> list[Value]:
         """Pop the top of a stack: a value, or the range of another stack's elements."""
         count, (base, first) = self._counts[level], self._spans[level]
-        own = Value(f"{node.name}_base", INDEX, ())
+        base_value = Value(f"{node.name}_base", INDEX, ())
         if level:
-            loop_body.captures.append((base, own))
-        below = self._below(node, count, level) if level < len(self._ends) else [self._top(node)]
+            loop_body.captures.append((base, base_value))
+        popped = self._below(node, count, level) if level < len(self._ends) else [self._top(node)]
 
         def is_there() -> Expr:
-            return apply("greater", count.at(), own.at() if level else index(0))
+            return apply("greater", count.at(), base_value.at() if level else index(0))
 
-        for item in below:
+        for item in popped:
             item.requires = (Requirement((), is_there, "a value on the stack was required"),)
 
-        def left() -> Expr:
+        def remaining_count() -> Expr:
             fewer: Expr = minus(count.at(), 1)
             for predicate, side in path:
                 pair = (fewer, count.at()) if side else (count.at(), fewer)
@@ -250,8 +252,8 @@ class TensorListLowering:
         # The top stays valid until the end of the iteration, like a loop-carried value.
         loop_body.variables.append(count)
         loop_body.initial.append(first)
-        loop_body.next_values.append(compute_value(f"{node.name}_left", INDEX, (), left))
-        return below
+        loop_body.next_values.append(compute_value(f"{node.name}_left", INDEX, (), remaining_count))
+        return popped
 
     def _top(self, node: Node) -> Value:
         data, count, size = self._data, self._counts[-1], self.extent.shape[0]
@@ -270,8 +272,8 @@ class TensorListLowering:
             return ends.at(clamp_index(minus(count.at(), 1), size))
 
         def base() -> Expr:
-            before = ends.at(clamp_index(minus(count.at(), 2), size))
-            return where(apply("greater", count.at(), index(1)), before, index(0))
+            previous_end = ends.at(clamp_index(minus(count.at(), 2), size))
+            return where(apply("greater", count.at(), index(1)), previous_end, index(0))
 
         result = [compute_value(f"{node.name}_base", INDEX, (), base)]
         result.append(compute_value(f"{node.name}_end", INDEX, (), end))
@@ -288,8 +290,8 @@ class TensorListLowering:
             name = out.name_of(count)
             pushed = Variable(INDEX, out.unique("pushed"))
             out.emit(Let(pushed.name, Load(INDEX, name, ())))
-            until = Load(INDEX, out.name_of(inner), ())
-            out.emit(Store(out.name_of(ends), (clamp_index(pushed, size),), until))
+            end_of_values = Load(INDEX, out.name_of(inner), ())
+            out.emit(Store(out.name_of(ends), (clamp_index(pushed, size),), end_of_values))
             out.emit(Store(name, (), plus(pushed, 1)))
 
         loop_body.add_effect(Effect((), path, write))

@@ -43,14 +43,14 @@ def updates_of_rows(node: Node) -> list[Node]:
             size = user.inputs[2].node
             if user.inputs[1] is not indices or size.type != "Size" or size.inputs[0] is not rows:
                 return []
-            nodes += [other for other in user.consumers if other not in nodes]
+            nodes += [consumer for consumer in user.consumers if consumer not in nodes]
         elif user.type == "Size":
-            if any(other.type != "UnsortedSegmentSum" for other in user.consumers):
+            if any(consumer.type != "UnsortedSegmentSum" for consumer in user.consumers):
                 return []
         elif user not in nodes:
             nodes.append(user)
-    alone = all(_takes_rows(user, node) for user in nodes)
-    return nodes if alone else []
+    only_rows = all(_takes_rows(user, node) for user in nodes)
+    return nodes if only_rows else []
 
 
 def _takes_rows(user: Node, unique: Node) -> bool:
@@ -60,12 +60,12 @@ def _takes_rows(user: Node, unique: Node) -> bool:
         return False
     names = [arg.name for arg in user.op_def.inputs]
     grad, indices = [user.inputs[names.index(name)] for name in ("grad", "indices")]
-    others = [s for s in user.inputs if s.node is unique and s is not indices]
+    other_inputs = [s for s in user.inputs if s.node is unique and s is not indices]
     return (
         indices is unique.outputs[0]
         and grad.node.type == "UnsortedSegmentSum"
         and grad.node.inputs[1] is unique.outputs[1]
-        and not others
+        and not other_inputs
     )
 
 
@@ -99,36 +99,36 @@ def _number_rows(count: int, size: int) -> Callable[..., Sequence[Statement]]:
     """
 
     def write(unique: Unique, result: Buffer, buffer: Buffer) -> Sequence[Statement]:
-        def at(position: Expr | int) -> Load:
+        def slot(position: Expr | int) -> Load:
             return load(result, result.shape, [position])
 
         def store(position: Expr | int, value: Expr) -> Store:
-            return Store(result.name, at(position).indices, value)
+            return Store(result.name, slot(position).indices, value)
 
-        def one(i: Expr) -> Body:
-            row, seen, position, number_of = (
+        def number_row(i: Expr) -> Body:
+            row, num_seen, position, number_of = (
                 Variable(INDEX, unique(item)) for item in ("row", "seen", "place", "number")
             )
             where_it_is = plus(clamp_index(row, size), 2 * count + 1)
             guess = clamp_index(position, count)
             known_value = apply(
                 "bit_and",
-                apply("equal", at(guess), row),
-                apply("bit_and", apply("less", guess, seen), apply("equal", guess, position)),
+                apply("equal", slot(guess), row),
+                apply("bit_and", apply("less", guess, num_seen), apply("equal", guess, position)),
             )
             return (
                 Let(row.name, cast(load(buffer, (count,), [i]), INDEX)),
-                Let(seen.name, at(2 * count)),
-                Let(position.name, at(where_it_is)),
-                Let(number_of.name, where(known_value, position, seen)),
+                Let(num_seen.name, slot(2 * count)),
+                Let(position.name, slot(where_it_is)),
+                Let(number_of.name, where(known_value, position, num_seen)),
                 store(clamp_index(number_of, count), row),
                 store(plus(i, count), number_of),
                 store(where_it_is, number_of),
-                store(2 * count, apply("maximum", seen, plus(number_of, 1))),
+                store(2 * count, apply("maximum", num_seen, plus(number_of, 1))),
             )
 
         none = number(0, INDEX)
         begin = nest(unique, [count], lambda i: (store(i, none),))
-        return (*begin, store(2 * count, none), *nest(unique, [count], one))
+        return (*begin, store(2 * count, none), *nest(unique, [count], number_row))
 
     return write

@@ -64,9 +64,9 @@ class Value:
 
     def at(self, *indices: Expr | int) -> Expr:
         """Return an element."""
-        given = tuple([index(i) if isinstance(i, int) else i for i in indices])
-        assert len(given) == len(self.shape), (self.name, self.shape, len(given))
-        return Element(self.dtype, self, given)
+        index_exprs = tuple([index(i) if isinstance(i, int) else i for i in indices])
+        assert len(index_exprs) == len(self.shape), (self.name, self.shape, len(index_exprs))
+        return Element(self.dtype, self, index_exprs)
 
     @property
     def rank(self) -> int:
@@ -119,12 +119,12 @@ class ComplexElements(Elements):
     def of(parts: Callable[..., tuple[Expr, Expr]]) -> ComplexElements:
         """Return the definition of elements with these parts."""
 
-        def element(*at: Expr) -> Expr:
-            *position, which = at
+        def element(*indices: Expr) -> Expr:
+            *position, part_index = indices
             real, imaginary = parts(*position)
-            if isinstance(which, Constant):
-                return imaginary if which.value else real
-            return where(apply("equal", which, index(0)), real, imaginary)
+            if isinstance(part_index, Constant):
+                return imaginary if part_index.value else real
+            return where(apply("equal", part_index, index(0)), real, imaginary)
 
         return ComplexElements(element, parts)
 
@@ -258,9 +258,9 @@ def reduce_value(
       axes: non-negative axes.
       element: maps the indices of an element of `x` to the term to combine.
     """
-    kept = tuple([size for axis, size in enumerate(x.shape) if axis not in axes])
+    result_shape = tuple([size for axis, size in enumerate(x.shape) if axis not in axes])
     definition = Reduction(x.shape, frozenset(axes), combine, initial, element)
-    return Value(name, initial.dtype, kept, definition)
+    return Value(name, initial.dtype, result_shape, definition)
 
 
 def compute_value(

@@ -175,8 +175,8 @@ class _Lowering:
             word = self._streams.at(row, position)
             tag = word
             for depth, iteration in enumerate(counts):
-                around = apply("mul", tag, number(STRIDE, dtypes.uint64)) if depth else tag
-                tag = apply("add", around, cast(iteration.at(), dtypes.uint64))
+                stream = apply("mul", tag, number(STRIDE, dtypes.uint64)) if depth else tag
+                tag = apply("add", stream, cast(iteration.at(), dtypes.uint64))
             return where(apply("equal", position, index(_TAG)), tag, word)
 
         def note(out: Emitter) -> None:
@@ -251,11 +251,11 @@ class _Lowering:
             else:
                 self._node(step, path, loop_body)
 
-    def _inner(self, loop: Loop, path: Path, around: LoopBody) -> None:
+    def _inner(self, loop: Loop, path: Path, enclosing: LoopBody) -> None:
         """Build the definitions of a loop inside another loop."""
         frame = loop.frame
         brought: dict[Node, Value] = {}
-        taken: list[tuple[Value, Value]] = []
+        captures: list[tuple[Value, Value]] = []
         first = {first_value(merge) for merge in frame.merges}
         states = self._states_of(loop, updated_references)
         olds = {
@@ -264,9 +264,9 @@ class _Lowering:
         }
         for key, old in olds.items():
             if key not in states and old.definition is not None:
-                own = Value(old.name, old.dtype, old.shape)
-                taken.append((old, own))
-                self._is(self._root(key), own)
+                inner_variable = Value(old.name, old.dtype, old.shape)
+                captures.append((old, inner_variable))
+                self._is(self._root(key), inner_variable)
         for enter in frame.enters:
             state = self._updated_at(enter.inputs[0]) is not None
             if state or not self._is_value(enter.inputs[0]):
@@ -275,10 +275,12 @@ class _Lowering:
             if value.dense_of is not None or (enter in first and value.definition is not None):
                 value = compute_value(value.name, value.dtype, value.shape, value.at)
             if enter not in first:
-                there = value.definition is None
-                own = value if there else Value(value.name, value.dtype, value.shape)
-                taken.append((value, own))
-                value = own
+                is_variable = value.definition is None
+                inner_variable = (
+                    value if is_variable else Value(value.name, value.dtype, value.shape)
+                )
+                captures.append((value, inner_variable))
+                value = inner_variable
             brought[enter] = value
         loop_body = self._loop(loop, brought)
         for position, old in olds.items():
@@ -286,21 +288,21 @@ class _Lowering:
         for variable, offset in zip(loop_body.variables[len(frame.merges) :], states, strict=False):
             result = Value(variable.name, variable.dtype, variable.shape, LastValue(loop_body))
             loop_body.results[variable] = result
-            self._note([result], path, around)
-            self._set_variable(offset, result, path, around)
-        loop_body.captures += [*taken, *[(iteration, iteration) for iteration in self._counts]]
-        around.has_side_effects |= loop_body.has_side_effects
+            self._note([result], path, enclosing)
+            self._set_variable(offset, result, path, enclosing)
+        loop_body.captures += [*captures, *[(iteration, iteration) for iteration in self._counts]]
+        enclosing.has_side_effects |= loop_body.has_side_effects
         for exit_ in frame.exits:
             merge = exit_.inputs[0].node.inputs[0].node
             variable = loop_body.variables[frame.merges.index(merge)]
             if variable not in loop_body.results:
                 result = Value(exit_.name, variable.dtype, variable.shape, LastValue(loop_body))
                 loop_body.results[variable] = result
-                self._note([result], path, around)
+                self._note([result], path, enclosing)
             self._is(exit_.outputs[0], loop_body.results[variable])
         if loop_body.has_side_effects:
             require(bool(loop_body.results), f"the results of the loop {frame.name} are unused")
-            around.add_effect(Effect(list(loop_body.results.values())[:1], path, lambda _: None))
+            enclosing.add_effect(Effect(list(loop_body.results.values())[:1], path, lambda _: None))
 
     # ---------------------------------------------------------------------- nodes
 
@@ -425,9 +427,9 @@ class _Lowering:
             self._note([new], path[:depth], loop_body)
         self._is(self._root(position), new)
 
-    def _states_of(self, loop: Loop, of: Callable[[Node], Sequence[Output]]) -> list[int]:
-        """Return the positions of updated variables among the outputs that `of` selects."""
-        sources = [source for node in nodes_in([loop]) for source in of(node)]
+    def _states_of(self, loop: Loop, outputs_of: Callable[[Node], Sequence[Output]]) -> list[int]:
+        """Return the positions of updated variables among the outputs that `outputs_of` selects."""
+        sources = [source for node in nodes_in([loop]) for source in outputs_of(node)]
         result = {self._whole.variable_at(source) for source in sources}
         return sorted(
             position
@@ -462,19 +464,19 @@ class _Lowering:
         lower, upper = [flow.output_guard(source) for source in node.inputs]
         ((pred, side),) = upper - lower
         predicate = self._value(pred)
-        one, other = [self._value(source) for source in node.inputs]
-        then, otherwise = (other, one) if side else (one, other)
+        first, second = [self._value(source) for source in node.inputs]
+        then, otherwise = (second, first) if side else (first, second)
         require(
-            one.shape == other.shape,
-            f"{node.name} merges values of shapes {one.shape} and {other.shape}",
+            first.shape == second.shape,
+            f"{node.name} merges values of shapes {first.shape} and {second.shape}",
         )
         result = compute_value(
             node.name,
-            one.dtype,
-            one.shape,
+            first.dtype,
+            first.shape,
             lambda *position: where(predicate.at(), then.at(*position), otherwise.at(*position)),
         )
-        which = compute_value(
+        input_index = compute_value(
             node.name,
             dtypes.int32,
             (),
@@ -482,9 +484,9 @@ class _Lowering:
                 predicate.at(), number(side, dtypes.int32), number(1 - side, dtypes.int32)
             ),
         )
-        self._note([result, which], path, loop_body)
+        self._note([result, input_index], path, loop_body)
         self._is(node.outputs[0], result)
-        self._is(node.outputs[1], which)
+        self._is(node.outputs[1], input_index)
 
     def _note(self, values: Sequence[Value], path: Path, loop_body: LoopBody) -> None:
         """Record the path of new values, and of the values that they are computed from."""

@@ -43,10 +43,10 @@ def points_of(w: Value) -> Value:
         points.flags.writeable = False
         return Value(name, w.dtype, shape, constant=points)
 
-    def write(unique: Unique, u: Buffer, given: Buffer) -> Sequence[Statement]:
+    def write(unique: Unique, u: Buffer, source: Buffer) -> Sequence[Statement]:
         def call(p: Expr) -> Body:
             first = [p, *[index(0)] * 4]
-            views = load(given, w.shape, first), load(u, shape, first)
+            views = load(source, w.shape, first), load(u, shape, first)
             return (WinogradFilters(*views, panels=1, channels=channels, taps=taps),)
 
         return nest(unique, (panels,), call)

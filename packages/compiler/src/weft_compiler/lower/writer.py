@@ -153,8 +153,8 @@ class NestWriter:
                     self._there.add(value)
                 self._guarded(path, partial(self._write, value))
         late: list[tuple[Value, Buffer]] = []
-        for old, new, apart in order_updates(self._updates, facts, self._buffers):
-            if apart:
+        for old, new, needs_copy in order_updates(self._updates, facts, self._buffers):
+            if needs_copy:
                 late.append((new, self._compute_separately(new)))
             else:
                 self._update(new, self._buffers[old])
@@ -233,23 +233,23 @@ class NestWriter:
     def _fill_pairs(self, buffer: Buffer, parts: Callable[..., tuple[Expr, Expr]]) -> None:
         """Write loops that store both parts of a complex element together."""
 
-        def store(*at: Expr) -> None:
-            for which, value in enumerate(parts(*at)):
-                self._emit(Store(buffer.name, (*at, index(which)), self._resolve(value)))
+        def store(*indices: Expr) -> None:
+            for part_index, value in enumerate(parts(*indices)):
+                self._emit(Store(buffer.name, (*indices, index(part_index)), self._resolve(value)))
 
         self._nest(buffer.shape[:-1], store)
 
-    def _choose(self, of: Select, buffer: Buffer) -> None:
+    def _choose(self, select: Select, buffer: Buffer) -> None:
         """Write a branch that fills a buffer from one of two values."""
         outer = self._body
         sides: list[Body] = []
-        for side in (of.then, of.otherwise):
+        for side in (select.then, select.otherwise):
             self._body = []
             if self._buffers.get(side) != buffer:
                 self._fill(buffer, side.at)
             sides.append(tuple(self._body))
         self._body = outer
-        self._emit_if(self._decided(of.predicate), *sides)
+        self._emit_if(self._decided(select.predicate), *sides)
 
     def _guarded(self, path: Path, write: Callable[[], object]) -> None:
         """Emit statements under the predicates of a path; `write` emits them."""
@@ -298,9 +298,9 @@ class NestWriter:
         """Write loops that replace a value in memory, via a copy if they read other elements."""
         if isinstance(value.definition, ScatterUpdate):
             return self._change(value, value.definition, buffer)
-        before = len(self._body)
+        num_before = len(self._body)
         self._write(value)
-        written = tuple(self._body[before:])
+        written = tuple(self._body[num_before:])
         stored = {
             tuple(map(str, item.indices))
             for item in walk(written)
@@ -311,14 +311,14 @@ class NestWriter:
         }
         if read <= stored:
             return
-        del self._body[before:]
+        del self._body[num_before:]
         self._move(self._compute_separately(value), buffer)
 
     def _change(self, value: Value, scatter_update: ScatterUpdate, buffer: Buffer) -> None:
         """Write an in-place update, once the memory of its variables contains their old values."""
-        before = scatter_update.before
-        if self._buffers.get(before) != buffer:
-            first = compute_value(value.name, value.dtype, value.shape, before.at)
+        old_value = scatter_update.before
+        if self._buffers.get(old_value) != buffer:
+            first = compute_value(value.name, value.dtype, value.shape, old_value.at)
             self._buffers[first] = buffer
             self._there.add(first)
             self._update(first, buffer)
@@ -367,23 +367,28 @@ class NestWriter:
             return
         *rows, count = requirement.space or (1,)
         has_rows = math.prod(rows) > 1
-        together = has_rows or count > _CHECKED_SINGLY
+        in_blocks = has_rows or count > _CHECKED_SINGLY
         holds = Variable(dtypes.bool_, self._unique("holds"))
 
         def check(*index: Expr) -> None:
             for condition in conditions(*index):
-                given = self._resolve(condition)
-                check = Check(given, requirement.message)
-                self._emit(Assign(holds.name, given, "bit_and") if together else check)
+                resolved = self._resolve(condition)
+                check = Check(resolved, requirement.message)
+                self._emit(Assign(holds.name, resolved, "bit_and") if in_blocks else check)
 
-        before = len(self._body)
+        num_before = len(self._body)
         self._nest(requirement.space, check)
-        if together and len(self._body) > before:
+        if in_blocks and len(self._body) > num_before:
             loops = self._body.pop()
             self._emit(self._emit_checked(loops, len(rows), holds, requirement, has_rows))
 
     def _emit_checked(
-        self, loops: Statement, depth: int, holds: Variable, of: Requirement, has_rows: bool
+        self,
+        loops: Statement,
+        depth: int,
+        holds: Variable,
+        requirement: Requirement,
+        has_rows: bool,
     ) -> Statement:
         """Return loops with a check after each row, or after each block of a single row.
 
@@ -396,11 +401,12 @@ class NestWriter:
         """
         assert isinstance(loops, For)
         if depth:
-            (inside,) = loops.body
-            body = self._emit_checked(inside, depth - 1, holds, of, has_rows)
+            (inner_loop,) = loops.body
+            body = self._emit_checked(inner_loop, depth - 1, holds, requirement, has_rows)
             is_row = depth == 1 and has_rows
             return replace(
-                loops, body=self._combine_conditions(body, holds, of) if is_row else (body,)
+                loops,
+                body=self._combine_conditions(body, holds, requirement) if is_row else (body,),
             )
         if has_rows:
             return loops
@@ -409,7 +415,7 @@ class NestWriter:
         end = apply("minimum", plus(start, size), loops.extent)
         blocks = apply("floor_div", plus(loops.extent, size - 1), index(size))
         inner = replace(loops, start=start, extent=end)
-        return For(block.name, blocks, self._combine_conditions(inner, holds, of))
+        return For(block.name, blocks, self._combine_conditions(inner, holds, requirement))
 
     def _combine_conditions(
         self, loop: Statement, holds: Variable, requirement: Requirement
@@ -428,10 +434,10 @@ class NestWriter:
             self._emit(Var(total.name, reduction.initial))
 
             def combine(*reduced: Expr) -> None:
-                given = self._resolve(
+                resolved = self._resolve(
                     reduction.element(*_reduction_indices(reduction, position, reduced))
                 )
-                self._emit(Assign(total.name, given, reduction.combine))
+                self._emit(Assign(total.name, resolved, reduction.combine))
 
             self._nest(inner, combine)
             self._emit(Store(buffer.name, position, total))
@@ -447,8 +453,8 @@ class NestWriter:
 
         def combine(*indices: Expr) -> None:
             position = tuple([i for axis, i in enumerate(indices) if axis not in reduction.axes])
-            given = self._resolve(reduction.element(*indices))
-            self._emit(Store(name, position, given, reduction.combine))
+            resolved = self._resolve(reduction.element(*indices))
+            self._emit(Store(name, position, resolved, reduction.combine))
 
         self._nest(reduction.space, combine)
 
@@ -477,16 +483,16 @@ class NestWriter:
         Shared subexpressions get names too.
         """
         uses = count_subexpressions(expression)
-        done: dict[Expr, Expr] = {}
+        resolved: dict[Expr, Expr] = {}
 
         def resolve(part: Expr) -> Expr:
-            if part not in done:
+            if part not in resolved:
                 new = tuple(map(resolve, operands_of(part)))
                 if isinstance(part, Element):
-                    done[part] = self._element(part.value, new)
+                    resolved[part] = self._element(part.value, new)
                 else:
-                    done[part] = self._share(replace_children(part, new), uses[part])
-            return done[part]
+                    resolved[part] = self._share(replace_children(part, new), uses[part])
+            return resolved[part]
 
         return resolve(expression)
 

@@ -110,9 +110,9 @@ class Arena:
         with suppress(errors.ResourceExhaustedError):
             self._change(size, -1)
 
-    def _change(self, size: int, by: int) -> None:
+    def _change(self, size: int, count: int) -> None:
         """Add or remove a lease."""
-        self._changes.append((size, by))
+        self._changes.append((size, count))
         self._settle()
 
     def _settle(self) -> None:
@@ -130,10 +130,10 @@ class Arena:
     def _count(self) -> None:
         """Apply the added and removed leases to the counts."""
         while self._changes:
-            wanted, count = self._changes.popleft()
-            self._wanted[wanted] += count
-            if not self._wanted[wanted]:
-                del self._wanted[wanted]
+            size, count = self._changes.popleft()
+            self._wanted[size] += count
+            if not self._wanted[size]:
+                del self._wanted[size]
 
     def _max_size(self) -> int:
         return max(self._wanted, default=0)
@@ -152,14 +152,14 @@ class Arena:
 
     def _fill(self, slot: int, size: int) -> bool:
         """Change the memory of a slot, unless a program uses it."""
-        replace, before = _replace(), self._memory[slot]
+        replace, previous = _replace(), self._memory[slot]
         new = _allocate_pooled(size) if size else None
         # Both stay referenced until one is known to be unused, as Ctrl-C may interrupt this.
-        self._memory[slot] = (*before, new)
+        self._memory[slot] = (*previous, new)
         address = 0 if new is None else address_of(new)
-        done = bool(replace(ctypes.addressof(self._slots[slot]), address, size))
-        self._memory[slot] = (() if new is None else (new,)) if done else before
-        return done
+        is_replaced = bool(replace(ctypes.addressof(self._slots[slot]), address, size))
+        self._memory[slot] = (() if new is None else (new,)) if is_replaced else previous
+        return is_replaced
 
 
 class Lease:
@@ -185,8 +185,8 @@ def address_of(array: Any) -> int:
 
 def allocate_aligned(size: int) -> Any:
     """Return zeros in memory whose address is a multiple of 64."""
-    whole = np.zeros(size + ALIGNMENT, np.uint8)
-    return whole[-address_of(whole) % ALIGNMENT :][:size]
+    padded = np.zeros(size + ALIGNMENT, np.uint8)
+    return padded[-address_of(padded) % ALIGNMENT :][:size]
 
 
 ARENA: Final = Arena()

@@ -131,7 +131,7 @@ def _entries_in(folder: Path) -> Iterator[Path]:
 def _key(made_from: str, target: Target) -> str:
     from llvmlite import binding
 
-    whole = "\0".join(
+    key_text = "\0".join(
         [
             *_versions(),
             repr(binding.llvm_version_info),
@@ -142,7 +142,7 @@ def _key(made_from: str, target: Target) -> str:
             made_from,
         ]
     )
-    return hashlib.sha256(whole.encode()).hexdigest()
+    return hashlib.sha256(key_text.encode()).hexdigest()
 
 
 @functools.cache
@@ -164,8 +164,8 @@ def sources(package: str) -> str:
             if file.endswith(".py"):
                 path = os.path.join(folder, file)
                 status = os.stat(path)
-                here = f"{path[len(root) :]} {status.st_size} {status.st_mtime_ns}\n"
-                digest.update(here.encode())
+                file_entry = f"{path[len(root) :]} {status.st_size} {status.st_mtime_ns}\n"
+                digest.update(file_entry.encode())
     return digest.hexdigest()
 
 
@@ -181,12 +181,12 @@ def _limit() -> int:
 
     Raises: InvalidArgumentError: `WEFT_CACHE_BYTES` is not a number.
     """
-    said = os.environ.get("WEFT_CACHE_BYTES", str(LIMIT))
-    if not said.isdecimal():
+    text = os.environ.get("WEFT_CACHE_BYTES", str(LIMIT))
+    if not text.isdecimal():
         raise errors.InvalidArgumentError(
-            f"the environment variable WEFT_CACHE_BYTES must be a number of bytes, got {said!r}"
+            f"the environment variable WEFT_CACHE_BYTES must be a number of bytes, got {text!r}"
         )
-    return int(said)
+    return int(text)
 
 
 _since_trim: dict[Path, int] = {}
@@ -200,9 +200,9 @@ def _trim(directory: Path, added: int) -> None:
     """
     limit = _SHARED_LIMIT if directory.name == SHARED else _limit()
     with _LOCK:
-        kept = _since_trim.get(directory)
-        if kept is not None and kept + added < min(_LOOKS_AFTER, limit):
-            _since_trim[directory] = kept + added
+        bytes_added = _since_trim.get(directory)
+        if bytes_added is not None and bytes_added + added < min(_LOOKS_AFTER, limit):
+            _since_trim[directory] = bytes_added + added
             return
         _since_trim[directory] = 0
     aged = []

@@ -112,14 +112,14 @@ def _restore(entry: Mapping[str, Any], inputs: Sequence[Output]) -> IndexEntry |
             int(maximum),
             [(int(index), int(slope), int(offset)) for index, slope, offset in lines],
         )
-    made = NativeProgram(program, code, WorkEstimate(*entry["work"]), entry["messages"])
-    return IndexEntry(made, entry["size"], varying)
+    native = NativeProgram(program, code, WorkEstimate(*entry["work"]), entry["messages"])
+    return IndexEntry(native, entry["size"], varying)
 
 
 def _restore_polymorphic(
     entry: Mapping[str, Any], inputs: Sequence[Output]
 ) -> list[PolymorphicCode]:
-    codes = [_restore_one_code(each, inputs) for each in entry["codes"]]
+    codes = [_restore_one_code(stored, inputs) for stored in entry["codes"]]
     return [code for code in codes if code is not None]
 
 
@@ -151,8 +151,8 @@ def _interface(
     if code is None:
         return None
     constants = {}
-    for name, kept in entry["constants"].items():
-        value = _constant(kept, inputs)
+    for name, stored in entry["constants"].items():
+        value = _constant(stored, inputs)
         if value is None:
             return None
         constants[name] = value
@@ -169,7 +169,7 @@ def _interface(
 
 def remember(
     key: str,
-    made: NativeProgram,
+    native: NativeProgram,
     inputs: Sequence[Output],
     size: int | None = None,
     varying: Varying | None = None,
@@ -179,9 +179,9 @@ def remember(
     Args:
       size, varying: as in `IndexEntry`.
     """
-    entry = _entry(made.program, made.code, made.messages, inputs)
+    entry = _entry(native.program, native.code, native.messages, inputs)
     if entry is not None:
-        _keep(key, entry | {"work": made.work, "size": size, "varying": varying})
+        _keep(key, entry | {"work": native.work, "size": size, "varying": varying})
 
 
 def remember_polymorphic(key: str, code: PolymorphicCode, inputs: Sequence[Output]) -> None:
@@ -189,14 +189,16 @@ def remember_polymorphic(key: str, code: PolymorphicCode, inputs: Sequence[Outpu
     entry = _entry(code.program, code.code, code.messages, inputs)
     if entry is None:
         return
-    own = {
+    polymorphic_fields = {
         "shapes": [[(line.slope, line.offset) for line in shape] for shape in code.shapes],
         "rest": code.rest,
-        "verified": [(size, each.numbers, each.work) for size, each in code.verified.items()],
+        "verified": [
+            (size, instance.numbers, instance.work) for size, instance in code.verified.items()
+        ],
     }
-    others = _read(key, inputs, lambda stored, _: list(stored["codes"])) or []
-    codes = [each for each in others if each["code"]["key"] != code.code.key]
-    _keep(key, {"codes": [*codes[1 - _MOST_CODES :], entry | own]})
+    stored_codes = _read(key, inputs, lambda stored, _: list(stored["codes"])) or []
+    codes = [stored for stored in stored_codes if stored["code"]["key"] != code.code.key]
+    _keep(key, {"codes": [*codes[1 - _MOST_CODES :], entry | polymorphic_fields]})
 
 
 def _entry(
@@ -208,8 +210,8 @@ def _entry(
         for index, source in enumerate(inputs)
         if source.node.role is Role.CONSTANT
     }
-    own = [value for value in program.constants.values() if id(value) not in indices]
-    large = sum(value.nbytes for value in own if value.nbytes > _MOST_INLINE)
+    own_constants = [value for value in program.constants.values() if id(value) not in indices]
+    large = sum(value.nbytes for value in own_constants if value.nbytes > _MOST_INLINE)
     if large > (_MOST_KEPT if cache.directory() is not None else 0):
         return None
     return {
@@ -309,12 +311,12 @@ def _written(value: np.ndarray) -> list[Any]:
     return [as_dtype(value.dtype).name, value.shape, {"file": file}]
 
 
-def _constant(kept: Any, inputs: Sequence[Output]) -> np.ndarray | None:
+def _constant(stored: Any, inputs: Sequence[Output]) -> np.ndarray | None:
     """Restore a constant; None if its file is missing or damaged."""
-    if isinstance(kept, int):
-        value: np.ndarray = inputs[kept].node.attrs["value"]
+    if isinstance(stored, int):
+        value: np.ndarray = inputs[stored].node.attrs["value"]
         return value
-    dtype, shape, content = kept
+    dtype, shape, content = stored
     result = cache.read(content["file"]) if isinstance(content, dict) else base64.b64decode(content)
     if result is None:
         return None

@@ -78,10 +78,10 @@ def _scalar_type(dtype: Any) -> int:
 
     Such scalars are read-only values of rank 0.
     """
-    one, offset = dtype.type(1), ctypes.sizeof(ScalarHeader)
-    fits = sys.getsizeof(one) >= offset + dtype.itemsize
-    value = ctypes.string_at(id(one) + offset, dtype.itemsize) if fits else b""
-    return id(dtype.type) if value == np.array(one, dtype).tobytes() else 0
+    sample, offset = dtype.type(1), ctypes.sizeof(ScalarHeader)
+    fits = sys.getsizeof(sample) >= offset + dtype.itemsize
+    value = ctypes.string_at(id(sample) + offset, dtype.itemsize) if fits else b""
+    return id(dtype.type) if value == np.array(sample, dtype).tobytes() else 0
 
 
 @functools.cache

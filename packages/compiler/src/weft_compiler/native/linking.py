@@ -25,12 +25,12 @@ def call_once(make: Callable[[], T]) -> Callable[[], T]:
     `functools.cache` would call it in each thread and keep one result. The other results would be
     unloaded although the address of their code may be in use.
     """
-    made, lock = functools.cache(make), threading.Lock()
+    cached, lock = functools.cache(make), threading.Lock()
 
     @functools.wraps(make)
     def call() -> T:
         with lock:
-            return made()
+            return cached()
 
     return call
 

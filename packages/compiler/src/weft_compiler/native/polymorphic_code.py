@@ -93,8 +93,8 @@ class PolymorphicCode:
         known_values = [line for line in lines if line is not None]
         if len(known_values) < len(lines) or not any(line.slope for line in known_values):
             return None
-        for size, each in self.verified.items():
-            if tuple(each.numbers) != tuple([line.at(size) for line in known_values]):
+        for size, instance in self.verified.items():
+            if tuple(instance.numbers) != tuple([line.at(size) for line in known_values]):
                 return None
         return known_values
 
@@ -172,7 +172,7 @@ class PolymorphicCode:
 
     def _work(self, size: int) -> WorkEstimate:
         """Return the estimated work of a call for a size."""
-        known_values = [each.work for each in self.verified.values()]
+        known_values = [instance.work for instance in self.verified.values()]
         logs = np.log([max(1, work.statements) for work in known_values])
         statements = np.exp(np.interp(np.log(size), np.log(list(self.verified)), logs))
         return WorkEstimate(int(statements), all(work.is_bounded for work in known_values))

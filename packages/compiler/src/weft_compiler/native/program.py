@@ -296,10 +296,10 @@ class NativeProgram:
     @threads.setter
     def threads(self, count: int) -> None:
         is_shared = self.code.module.shares and has_threads(self.code.target)
-        wanted = min(count, MAX_THREADS) if is_shared else 1
-        if wanted != self._threads:
-            self._threads = wanted
-            self._lease = ARENA.lease(self._memory(wanted))
+        num_threads = min(count, MAX_THREADS) if is_shared else 1
+        if num_threads != self._threads:
+            self._threads = num_threads
+            self._lease = ARENA.lease(self._memory(num_threads))
             self.enter = self._entry()
             vars(self).pop("enter_briefly", None)
 
@@ -317,8 +317,8 @@ class NativeProgram:
     def _run(self, arrays: Sequence[Any]) -> int | None:
         """Run on one thread, with separate memory."""
         arena, times = allocate_aligned(self._memory(1)), allocate_aligned(self.code.module.times)
-        given = address_of(arena), address_of(self._interrupt), _address_of_times(times)
-        return self._function(self._pointers(arrays), *given, 1) or None
+        addresses = address_of(arena), address_of(self._interrupt), _address_of_times(times)
+        return self._function(self._pointers(arrays), *addresses, 1) or None
 
     def _pointers(self, arrays: Sequence[Any]) -> Any:
         remaining = iter(arrays)
@@ -335,9 +335,9 @@ class NativeProgram:
                 f"{self.program.name} requires {len(self._given)} inputs and "
                 f"{len(self.program.outputs)} outputs, got {len(inputs)} and {len(out)}"
             )
-        wanted = (*self._given, *self.program.outputs)
-        given = [np.asarray(operand) for operand in (*inputs, *out)]
-        for buffer, array in zip(wanted, given, strict=True):
+        expected = (*self._given, *self.program.outputs)
+        operands = [np.asarray(operand) for operand in (*inputs, *out)]
+        for buffer, array in zip(expected, operands, strict=True):
             dtype, shape = buffer.array_type
             if (array.dtype, array.shape) != (dtype.numpy, shape):
                 raise errors.InvalidArgumentError(
@@ -347,7 +347,7 @@ class NativeProgram:
         for array in out:
             if not (isinstance(array, np.ndarray) and array.flags.writeable):
                 raise errors.InvalidArgumentError("outputs must be writeable arrays")
-        dense = [np.require(array, None, ["C", "A"]) for array in given]
+        dense = [np.require(array, None, ["C", "A"]) for array in operands]
         result = self._enter_dense(dense)
         for array, filled in zip(out, dense[len(inputs) :], strict=True):
             if filled is not array:
@@ -463,7 +463,7 @@ def _compile(
     if len(pieces) > 1:
         pieces, codes = _codes_of(pieces, options, name)
         nests = {code: index for index, code in enumerate(dict.fromkeys(codes))}
-        called = [(each, nests[code]) for each, code in zip(pieces, codes, strict=True)]
+        called = [(piece, nests[code]) for piece, code in zip(pieces, codes, strict=True)]
         module = sequence_of(program, called, [code.module for code in nests], options)
     else:
         with pause_gc():

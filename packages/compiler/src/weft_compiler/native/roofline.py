@@ -37,13 +37,13 @@ def roofline() -> Roofline:
 
 def _fastest_seconds(run: Callable[[], Any]) -> float:
     """Return the time of the fastest call, in seconds."""
-    least = float("inf")
+    best = float("inf")
     start_seconds = time.perf_counter()
     while time.perf_counter() - start_seconds < _SECONDS:
         started = time.perf_counter()
         run()
-        least = min(least, time.perf_counter() - started)
-    return least
+        best = min(best, time.perf_counter() - started)
+    return best
 
 
 def _bandwidth() -> float:

@@ -50,10 +50,10 @@ class InstructionSetLevel(NamedTuple):
 
 
 def _x86(
-    name: str, cpu: str, features: tuple[str, ...], more: tuple[str, ...] = ()
+    name: str, cpu: str, features: tuple[str, ...], added: tuple[str, ...] = ()
 ) -> InstructionSetLevel:
-    listed = ",".join([f"+{each}" for each in more])
-    return InstructionSetLevel(name, Target(f"x86_64-{_LINUX}", cpu, listed), (*features, *more))
+    listed = ",".join([f"+{feature}" for feature in added])
+    return InstructionSetLevel(name, Target(f"x86_64-{_LINUX}", cpu, listed), (*features, *added))
 
 
 LEVELS: Final = (
@@ -116,5 +116,5 @@ def file_of(name: str, text: str, level: InstructionSetLevel) -> str:
 
 def _digest(version: str, text: str, target: Target) -> str:
     """Return a hash of a text and of everything else that its object depends on."""
-    whole = "\0".join([version, target.triple, target.cpu, target.features, text])
-    return hashlib.sha256(whole.encode()).hexdigest()
+    key_text = "\0".join([version, target.triple, target.cpu, target.features, text])
+    return hashlib.sha256(key_text.encode()).hexdigest()

@@ -90,14 +90,21 @@ def _accumulation_target(statement: Statement, product: str, buffers: Buffers) -
     elif lets:
         return ""
     shape, total = buffers[product].shape, store.buffer
-    whole = is_number(rows.extent, shape[0]) and is_number(columns.extent, shape[-1])
-    if not isinstance(value, Apply) or value.primitive != "add" or not whole or len(shape) != 2:
+    covers_matrix = is_number(rows.extent, shape[0]) and is_number(columns.extent, shape[-1])
+    if (
+        not isinstance(value, Apply)
+        or value.primitive != "add"
+        or not covers_matrix
+        or len(shape) != 2
+    ):
         return ""
     terms = [operand for operand in value.operands if isinstance(operand, Load)]
     indices = [store.indices, *[operand.indices for operand in terms]]
-    same = all(_are_variables(operand, rows.variable, columns.variable) for operand in indices)
+    is_same_element = all(
+        _are_variables(operand, rows.variable, columns.variable) for operand in indices
+    )
     added = sorted(operand.buffer for operand in terms) == sorted((total, product))
-    return total if same and added and buffers[total].shape == shape else ""
+    return total if is_same_element and added and buffers[total].shape == shape else ""
 
 
 def _are_variables(indices: Sequence[Expr], *names: str) -> bool:

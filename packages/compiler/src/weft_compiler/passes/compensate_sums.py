@@ -104,11 +104,11 @@ class _Sum:
 
     def axes(self, body: Body) -> tuple[int, ...]:
         """Return the axes along which a body adds to several elements."""
-        inside = declared_names(body)
+        inner_names = declared_names(body)
         return tuple(
             axis
             for axis, indices in enumerate(zip(*self.places, strict=True))
-            if variable_names(indices) & inside
+            if variable_names(indices) & inner_names
             or not all(is_same(item, indices[0]) for item in indices)
         )
 
@@ -173,29 +173,33 @@ class _Compensation(ScopedMutator):
                 compensated = self._compensate(statement, long)
         return tuple(map(self.rewrite_bodies, compensated))
 
-    def _is_long(self, loop: For, of: _Sum) -> bool:
-        depth = self._depth_of(loop, of)
+    def _is_long(self, loop: For, summation: _Sum) -> bool:
+        depth = self._depth_of(loop, summation)
         if depth <= MAX_ADDITIONS:
             return False
-        totals = math.prod(of.sizes(of.axes(loop.body)))
-        is_profitable = totals * _MIN_ADDITIONS <= MAX_ADDITIONS * _num_additions(loop, of) / depth
+        totals = math.prod(summation.sizes(summation.axes(loop.body)))
+        is_profitable = (
+            totals * _MIN_ADDITIONS <= MAX_ADDITIONS * _num_additions(loop, summation) / depth
+        )
         if is_profitable:
-            self.context.record_applied(of.name, "summed in blocks over %s", loop.variable)
+            self.context.record_applied(summation.name, "summed in blocks over %s", loop.variable)
         else:
-            self.context.record_missed(of.name, "a block would add too few terms to each total")
+            self.context.record_missed(
+                summation.name, "a block would add too few terms to each total"
+            )
         return is_profitable
 
     # ------------------------------------------------------------------------------ depths
 
-    def _depth(self, body: Body, of: _Sum) -> int:
+    def _depth(self, body: Body, summation: _Sum) -> int:
         """Return the length of the longest chain of additions to an element, or to a lane of it."""
-        return sum(self._depth_of(item, of) for item in body)
+        return sum(self._depth_of(item, summation) for item in body)
 
-    def _depth_of(self, statement: Statement, of: _Sum) -> int:
-        if of.is_updated_by(statement):
+    def _depth_of(self, statement: Statement, summation: _Sum) -> int:
+        if summation.is_updated_by(statement):
             return 1
-        inner = max((self._depth(body, of) for body in bodies(statement)), default=0)
-        if isinstance(statement, For) and statement.variable not in of.variables:
+        inner = max((self._depth(body, summation) for body in bodies(statement)), default=0)
+        if isinstance(statement, For) and statement.variable not in summation.variables:
             # Each lane of a vector loop has a partial sum, which shortens the chain of additions.
             return -(-_trip_count(statement) // self._lanes_of(statement)) * inner
         return inner * (_UNKNOWN_TRIP_COUNT if isinstance(statement, While) else 1)
@@ -216,16 +220,18 @@ class _Compensation(ScopedMutator):
         """Split a loop into blocks that add to parts, each of which is then added to the totals."""
         depths = {total: self._depth(loop.body, total.of) for total in totals}
         deeper = [key for key, depth in depths.items() if depth > MAX_ADDITIONS]
-        here = [total for total in totals if total not in deeper]
+        local_totals = [total for total in totals if total not in deeper]
         if deeper:
             loop = replace(loop, body=self._rewrite_inner(loop.body, deeper))
-        if not here:
+        if not local_totals:
             return loop
-        size = min(MAX_ADDITIONS // depths[item] for item in here) * self._lanes_of(loop)
+        size = min(MAX_ADDITIONS // depths[item] for item in local_totals) * self._lanes_of(loop)
         if size == 1:
-            return replace(loop, body=self._add_by_parts(loop.body, here))
+            return replace(loop, body=self._add_by_parts(loop.body, local_totals))
         name = self._name("block")
-        return strip_mine(loop, size, name, lambda inner: self._add_by_parts((inner,), here))
+        return strip_mine(
+            loop, size, name, lambda inner: self._add_by_parts((inner,), local_totals)
+        )
 
     def _rewrite_inner(self, body: Body, totals: Sequence[_Total]) -> Body:
         """Rewrite the body of a loop, one iteration of which exceeds a block."""
@@ -261,10 +267,10 @@ class _Total:
       name: creates fresh names.
     """
 
-    def __init__(self, of: _Sum, axes: tuple[int, ...], name: Callable[[str], str]) -> None:
-        self.of = of
+    def __init__(self, summation: _Sum, axes: tuple[int, ...], name: Callable[[str], str]) -> None:
+        self.of = summation
         self._axes, self._name = axes, name
-        self._low = name(f"{of.name}_low")
+        self._low = name(f"{summation.name}_low")
 
     def emit_before(self) -> Body:
         """Return the statements before the loop."""
@@ -277,12 +283,12 @@ class _Total:
             place = self._place(self._axes, position)
             total = self.of.value(place)
             low = _value(self._low, self.of.dtype, None if self.of.shape is None else position)
-            both = self._let(add(total, low))
-            value = Variable(self.of.dtype, both.name)
+            corrected = self._let(add(total, low))
+            value = Variable(self.of.dtype, corrected.name)
             # The error term of an infinite total is inf - inf, which is NaN. The total is then
             # returned without it.
             is_number = apply("equal", value, value)
-            return (both, self.of.update(place, where(is_number, value, total)))
+            return (corrected, self.of.update(place, where(is_number, value, total)))
 
         return _vector_nest(self._name, self.of.sizes(self._axes), end)
 
@@ -316,14 +322,19 @@ class _Total:
             place = self._place(axes, position)
             lost = tuple(place[axis] for axis in self._axes) if is_stored else None
             high, low = self.of.value(place), _value(self._low, dtype, lost)
-            given = _value(part, dtype, position if is_stored else None)
-            total = self._let(add(high, given))
+            term = _value(part, dtype, position if is_stored else None)
+            total = self._let(add(high, term))
             new = Variable(dtype, total.name)
-            seen = self._let(apply("sub", new, high))
-            own = Variable(dtype, seen.name)
-            of_high = apply("sub", high, apply("sub", new, own))
-            error = add(of_high, apply("sub", given, own))
-            return (total, seen, _put(self._low, lost, add(low, error)), self.of.update(place, new))
+            rounded = self._let(apply("sub", new, high))
+            rounded_term = Variable(dtype, rounded.name)
+            of_high = apply("sub", high, apply("sub", new, rounded_term))
+            error = add(of_high, apply("sub", term, rounded_term))
+            return (
+                total,
+                rounded,
+                _put(self._low, lost, add(low, error)),
+                self.of.update(place, new),
+            )
 
         return _vector_nest(self._name, self.of.sizes(axes), two_sum)
 
@@ -332,8 +343,8 @@ class _Total:
 
     def _place(self, axes: Sequence[int], position: Sequence[Expr]) -> list[Expr]:
         """Return the indices of an element from those along some axes."""
-        given = dict(zip(axes, position, strict=True))
-        return [given.get(axis, place) for axis, place in enumerate(self.of.places[0])]
+        by_axis = dict(zip(axes, position, strict=True))
+        return [by_axis.get(axis, place) for axis, place in enumerate(self.of.places[0])]
 
 
 class _PartialSum(StatementMutator):
@@ -344,8 +355,8 @@ class _PartialSum(StatementMutator):
       axes: the axes of the sum that the part has.
     """
 
-    def __init__(self, of: _Sum, part: str, axes: Sequence[int]) -> None:
-        self._of, self._part, self._axes = of, part, axes
+    def __init__(self, summation: _Sum, part: str, axes: Sequence[int]) -> None:
+        self._of, self._part, self._axes = summation, part, axes
 
     def rewrite_statement(self, statement: Statement) -> Statement | Body:
         if not self._of.is_updated_by(statement):
@@ -379,7 +390,7 @@ class _InnermostVectorization(StatementMutator):
 
 def _collect_sums(loop: For, buffers: Buffers) -> list[_Sum]:
     """Return the sums that a loop adds to in each iteration and does not use otherwise."""
-    inside = declared_names(loop.body)
+    inner_names = declared_names(loop.body)
     starts = {
         item.variable: variable_names((item.start,))
         for item in walk((loop,))
@@ -388,9 +399,9 @@ def _collect_sums(loop: For, buffers: Buffers) -> list[_Sum]:
     loops = {item.variable for item in walk(loop.body) if isinstance(item, For)}
     additions_of: dict[str, list[tuple[Statement, _Indices]]] = {}
     for item in walk(loop.body):
-        if isinstance(item, Assign) and item.name not in inside:
+        if isinstance(item, Assign) and item.name not in inner_names:
             additions_of.setdefault(item.name, []).append((item, ()))
-        elif isinstance(item, Store) and item.buffer not in inside:
+        elif isinstance(item, Store) and item.buffer not in inner_names:
             additions_of.setdefault(item.buffer, []).append((item, item.indices))
     used = used_names(loop.body) | {load.buffer for load in loads(loop.body)}
     sums = []
@@ -399,9 +410,9 @@ def _collect_sums(loop: For, buffers: Buffers) -> list[_Sum]:
             continue
         places = tuple([indices for _, indices in additions])
         indexing = variable_names([item for indices in places for item in indices])
-        variables = indexing | {other for item in indexing for other in starts.get(item, ())}
+        variables = indexing | {start for item in indexing for start in starts.get(item, ())}
         plain = not any(isinstance(p, Load) for i in places for item in i for p in parts(item))
-        if plain and loop.variable not in variables and variables & inside <= loops:
+        if plain and loop.variable not in variables and variables & inner_names <= loops:
             shape = buffers[name].shape if name in buffers else None
             dtype = _added_value(additions[0][0]).dtype
             sums.append(_Sum(name, dtype, shape, places, frozenset(variables)))
@@ -426,11 +437,11 @@ def _trip_count(loop: For) -> int:
     return _UNKNOWN_TRIP_COUNT if count is None else math.ceil(count)
 
 
-def _num_additions(statement: Statement, of: _Sum) -> int:
+def _num_additions(statement: Statement, summation: _Sum) -> int:
     """Return the number of additions to all elements of a sum."""
-    if of.is_updated_by(statement):
+    if summation.is_updated_by(statement):
         return 1
-    inner = sum(_num_additions(item, of) for body in bodies(statement) for item in body)
+    inner = sum(_num_additions(item, summation) for body in bodies(statement) for item in body)
     if isinstance(statement, For):
         return inner * _trip_count(statement)
     return inner * (_UNKNOWN_TRIP_COUNT if isinstance(statement, While) else 1)

@@ -49,9 +49,12 @@ class Effects:
 
     def add(self, other: Effects) -> None:
         """Add the effects of another statement."""
-        for mine, others in ((self.reads, other.reads), (self.writes, other.writes)):
-            for buffer, touched in others.items():
-                mine.setdefault(buffer, []).extend(touched)
+        for own_accesses, other_accesses in (
+            (self.reads, other.reads),
+            (self.writes, other.writes),
+        ):
+            for buffer, touched in other_accesses.items():
+                own_accesses.setdefault(buffer, []).extend(touched)
         self.uses |= other.uses
         self.defines |= other.defines
         self.ends |= other.ends
@@ -74,7 +77,7 @@ Shape = tuple[int, ...]
 
 def interface_buffers(program: Program) -> Buffers:
     """Return the inputs and outputs of a program."""
-    return {each.name: each for each in (*program.inputs, *program.outputs)}
+    return {buffer.name: buffer for buffer in (*program.inputs, *program.outputs)}
 
 
 def with_allocations(buffers: Buffers, body: Iterable[Statement]) -> Buffers:
@@ -163,10 +166,10 @@ def _add_one(statement: Statement, effects: Effects, buffers: Buffers) -> None:
         case Call():
             names = operand_names(type(statement))
             for name, view in zip(names.views, statement.views, strict=True):
-                whole = buffers[view.buffer]
-                span = statement.spans(whole.dtype.size)[name]
+                viewed = buffers[view.buffer]
+                span = statement.spans(viewed.dtype.size)[name]
                 accesses = effects.writes if name in names.outputs else effects.reads
-                touched = _view_access(view, whole, span)
+                touched = _view_access(view, viewed, span)
                 accesses.setdefault(view.buffer, []).append(touched)
                 if name in names.outputs and statement.reads_outputs:
                     effects.reads.setdefault(view.buffer, []).append(touched)

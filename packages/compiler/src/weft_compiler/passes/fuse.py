@@ -117,7 +117,7 @@ class _Partner(NamedTuple):
 
 def _find_partner(
     loop: For,
-    after: Effects,
+    loop_effects: Effects,
     statements: Sequence[Statement],
     effects: Sequence[Effects],
     buffers: Buffers,
@@ -132,22 +132,26 @@ def _find_partner(
     obstacle = ""
     called = False
     for position in range(len(statements) - 1, max(-1, len(statements) - 1 - MAX_DISTANCE), -1):
-        other, before = statements[position], effects[position]
-        is_needed = any(before.conflicts(effects[k]) for k in needed)
-        shared = [name for name in before.writes if name in after.reads and name in buffers]
+        statement, statement_effects = statements[position], effects[position]
+        is_needed = any(statement_effects.conflicts(effects[k]) for k in needed)
+        shared = [
+            name
+            for name in statement_effects.writes
+            if name in loop_effects.reads and name in buffers
+        ]
         shared_bytes = sum([buffers[name].bytes for name in shared])
         is_evicted = called and shared_bytes * MIN_SIZE_RATIO < filled
-        if isinstance(other, For):
+        if isinstance(statement, For):
             if is_needed or is_evicted:
                 reason = _MOVED if is_needed else _FAR
             else:
-                reason = _obstacle(other, before, loop, after)
+                reason = _obstacle(statement, statement_effects, loop, loop_effects)
             if not reason:
                 return _Partner(position, needed[::-1])
             if shared_bytes and not obstacle:
                 obstacle = reason
-        called |= filled > 0 and any(isinstance(item, Call) for item in walk((other,)))
-        if is_needed or before.conflicts(after):
+        called |= filled > 0 and any(isinstance(item, Call) for item in walk((statement,)))
+        if is_needed or statement_effects.conflicts(loop_effects):
             needed.append(position)
             if len(needed) > MAX_MOVED:
                 break
@@ -158,17 +162,25 @@ _MOVED: Final = "a statement between the loops needs the first and is needed by 
 _FAR: Final = "a routine between the loops evicts what the second would find in caches"
 
 
-def _obstacle(first: For, before: Effects, second: For, after: Effects) -> str:
+def _obstacle(first: For, first_effects: Effects, second: For, second_effects: Effects) -> str:
     """Return why two loops cannot be merged, or ""."""
     if first.order is not second.order or not is_same(first.extent, second.extent):
         return "the loops have different ranges"
-    if (before.defines - {first.variable}) & after.uses:
+    if (first_effects.defines - {first.variable}) & second_effects.uses:
         return "the second loop needs a result of the first one that is complete only at its end"
     # A merged loop could end after only a part of the other loop's stores.
-    if before.ends or after.ends:
+    if first_effects.ends or second_effects.ends:
         return "one of the loops may end the program"
-    buffers = {*before.reads, *before.writes, *after.reads, *after.writes}
-    shared = {*before.reads, *before.writes} & {*after.reads, *after.writes}
+    buffers = {
+        *first_effects.reads,
+        *first_effects.writes,
+        *second_effects.reads,
+        *second_effects.writes,
+    }
+    shared = {*first_effects.reads, *first_effects.writes} & {
+        *second_effects.reads,
+        *second_effects.writes,
+    }
     if not shared:
         return "the loops share no buffer"
     statements = list(walk((first, second)))
@@ -179,18 +191,20 @@ def _obstacle(first: For, before: Effects, second: For, after: Effects) -> str:
     ):
         return "the merged loop would use too many buffers"
     if not all(
-        _is_private(buffer, first.variable, before, second.variable, after)
+        _is_private(buffer, first.variable, first_effects, second.variable, second_effects)
         for buffer in shared
-        if buffer in before.writes or buffer in after.writes
+        if buffer in first_effects.writes or buffer in second_effects.writes
     ):
         return "an iteration needs elements of other iterations"
     return ""
 
 
-def _is_private(buffer: str, i: str, before: Effects, j: str, after: Effects) -> bool:
+def _is_private(
+    buffer: str, i: str, first_effects: Effects, j: str, second_effects: Effects
+) -> bool:
     """Return True if different iterations of two loops never use the same element of a buffer."""
     places: list[tuple[Expr, ...]] = []
-    for renames, effects in (({}, before), ({j: Variable(INDEX, i)}, after)):
+    for renames, effects in (({}, first_effects), ({j: Variable(INDEX, i)}, second_effects)):
         for place in accesses(effects, buffer):
             if place is None:
                 return False

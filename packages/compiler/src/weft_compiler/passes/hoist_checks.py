@@ -48,14 +48,14 @@ def _is_check(statement: Statement) -> bool:
     )
 
 
-def _depends_on(check: Effects, before: Effects) -> bool:
+def _depends_on(check: Effects, earlier: Effects) -> bool:
     """Return True if a check must stay after a statement.
 
     Stores to unrelated memory do not matter.
     """
     return bool(
-        before.ends
-        or check.uses & before.defines
-        or check.reads.keys() & before.writes.keys()
-        or check.defines & (before.uses | before.defines)
+        earlier.ends
+        or check.uses & earlier.defines
+        or check.reads.keys() & earlier.writes.keys()
+        or check.defines & (earlier.uses | earlier.defines)
     )

@@ -56,16 +56,16 @@ class _TransposeHoister(ScopedMutator):
     def rewrite_statement(self, statement: Statement) -> Statement | Body:
         if not isinstance(statement, While):
             return super().rewrite_statement(statement)
-        before, loop = self._hoist(statement)
-        self.buffers = with_allocations(self.buffers, before)
-        return (*before, self.rewrite_bodies(loop))
+        hoisted, loop = self._hoist(statement)
+        self.buffers = with_allocations(self.buffers, hoisted)
+        return (*hoisted, self.rewrite_bodies(loop))
 
     def _hoist(self, loop: While) -> tuple[Body, While]:
         """Return the transposes before a loop, and the loop."""
         buffers = self.buffers
         written = effects_of((loop,), buffers).writes
         transposed: dict[str, Load] = {}
-        before: list[Statement] = []
+        hoisted: list[Statement] = []
 
         def transpose(call: Call) -> Call:
             if not isinstance(call, Gemm | Matmul) or not _is_transposed(call, buffers):
@@ -76,13 +76,13 @@ class _TransposeHoister(ScopedMutator):
             if str(b) not in transposed:
                 name = self._names.new(f"{b.buffer}_transposed")
                 buffer = Buffer(name, b.dtype, (call.k, call.n))
-                before.extend(self._emit_transpose(b, buffer))
+                hoisted.extend(self._emit_transpose(b, buffer))
                 self.context.record_applied(b.buffer, "transposed before the loop")
                 transposed[str(b)] = Load(b.dtype, name, (index(0), index(0)))
             return replace(call, b=transposed[str(b)], b_row=call.n, b_column=1)
 
         loop = _CallMutator(transpose).rewrite_bodies(loop)
-        return tuple(before), loop
+        return tuple(hoisted), loop
 
     def _emit_transpose(self, b: Load, buffer: Buffer) -> Body:
         row, column = (Variable(INDEX, self._names.new(name)) for name in ("row", "column"))

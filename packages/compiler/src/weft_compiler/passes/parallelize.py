@@ -90,10 +90,10 @@ def _is_short(loop: For, outer: Buffers) -> bool:
         return False
     free = inner.order is Order.SERIAL and can_reorder(inner, buffers, combines=False)
     longer = not isinstance(inner.extent, Constant) or inner.extent.value >= _SHORT_TRIP_COUNT
-    enough = estimate_work(inner) >= (
+    is_large = estimate_work(inner) >= (
         MIN_WORK if loop.extent.value == 1 else _MIN_WORK_RATIO * MIN_WORK
     )
-    return free and enough and (longer or _is_short(inner, buffers))
+    return free and is_large and (longer or _is_short(inner, buffers))
 
 
 class _Vectorization(ScopedMutator):
@@ -186,7 +186,9 @@ def _is_injective(index: Expr, variable: str) -> bool:
 
 def _has_private_scalars(body: Body, combines: bool) -> bool:
     """Return True if outer variables are not assigned, or only combined into by one combiner."""
-    declared = {each.name for each in walk(body) if isinstance(each, Let | Var)}
+    declared = {
+        declaration.name for declaration in walk(body) if isinstance(declaration, Let | Var)
+    }
     combined: dict[str, str] = {}
     for statement in walk(body):
         if isinstance(statement, Assign) and statement.name not in declared:

@@ -84,20 +84,20 @@ def rematerialize(
     while late_uses:
         recomputation = _Recomputation(flat, shrunk, chains, late_uses)
         sizes = _buffer_sizes(shrink(recomputation.program))
-        whole = recomputation.impossible | {
+        recomputed = recomputation.impossible | {
             name
             for name, counterparts in recomputation.twins.items()
             if any(sizes.get(item, 0) > _MAX_BYTES_LEFT for item in (name, *counterparts))
         }
-        if not whole:
+        if not recomputed:
             for name, counterparts in recomputation.twins.items():
                 context.record_applied(name, "computed again as %s", ", ".join(counterparts))
             return recomputation.program
-        for name in sorted(whole):
+        for name in sorted(recomputed):
             context.record_missed(
                 name, "it would still be in memory as a whole, or its operands change"
             )
-        remaining = {position: names - whole for position, names in late_uses.items()}
+        remaining = {position: names - recomputed for position, names in late_uses.items()}
         late_uses = {position: names for position, names in remaining.items() if names}
     return program
 
@@ -166,9 +166,9 @@ class _TopLevel:
             ):
                 return frozenset()
             waiting += [
-                other
-                for other in self._producer_inputs(item)
-                if other in self.buffers and self.buffers[other].bytes * _MIN_SIZE_RATIO > size
+                operand
+                for operand in self._producer_inputs(item)
+                if operand in self.buffers and self.buffers[operand].bytes * _MIN_SIZE_RATIO > size
             ]
         total = sum(
             estimate_work(self.program.body[position])
@@ -179,12 +179,12 @@ class _TopLevel:
 
     def _is_pure_producer(self, index: int, name: str) -> bool:
         """Return True if a statement only fills one temporary, before other statements read it."""
-        own, statement = self.effects[index], self.program.body[index]
+        statement_effects, statement = self.effects[index], self.program.body[index]
         return (
             isinstance(statement, For | Call)
-            and own.writes.keys() == {name}
-            and own.uses <= own.defines
-            and not own.ends
+            and statement_effects.writes.keys() == {name}
+            and statement_effects.uses <= statement_effects.defines
+            and not statement_effects.ends
             and all(
                 reader in self.fills[name] or reader > index for reader in self._reads.get(name, ())
             )
@@ -192,15 +192,17 @@ class _TopLevel:
 
     def _producer_inputs(self, name: str) -> set[str]:
         """Return the buffers that the producers of a temporary read."""
-        return {other for index in self.fills[name] for other in self.effects[index].reads} - {name}
+        return {operand for index in self.fills[name] for operand in self.effects[index].reads} - {
+            name
+        }
 
-    def can_recompute(self, chain: _Producers, before: int) -> bool:
+    def can_recompute(self, chain: _Producers, position: int) -> bool:
         """Return True if the producers of some buffers can run again before a statement."""
         return all(
-            not any(index < later < before for later in self.fills.get(other, ()))
+            not any(index < later < position for later in self.fills.get(operand, ()))
             for name in chain
             for index in self.fills[name]
-            for other in self.effects[index].reads.keys() - chain
+            for operand in self.effects[index].reads.keys() - chain
         )
 
 

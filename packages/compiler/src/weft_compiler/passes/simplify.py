@@ -142,12 +142,12 @@ def _simplify_division(
         if not Range(0, divisor - 1).contains(range_of(x, ranges)):
             return None
         return x if primitive == "floor_mod" else index(0)
-    whole = {name: factor // divisor for name, factor in terms.items() if factor % divisor == 0}
+    multiples = {name: factor // divisor for name, factor in terms.items() if factor % divisor == 0}
     remaining = {name: factor for name, factor in terms.items() if factor % divisor}
     remainder = _sum(remaining)
     if not Range(0, divisor - 1).contains(range_of(remainder, ranges)):
         return None
-    return remainder if primitive == "floor_mod" else _sum(whole)
+    return remainder if primitive == "floor_mod" else _sum(multiples)
 
 
 def _sum(terms: Mapping[str, int]) -> Expr:

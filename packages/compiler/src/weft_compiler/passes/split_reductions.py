@@ -159,18 +159,24 @@ class _Splitter(ScopedMutator):
         block, block_size = Variable(INDEX, self._name("block")), int(loop.extent.value) // blocks
         iteration = plus(times(block, block_size), Variable(INDEX, loop.variable))
         body = substitute_body(loop.body, {loop.variable: iteration})
-        before: Body = ()
-        inside: Body = (replace(loop, extent=index(block_size), body=body),)
-        after: Body = ()
+        allocations: Body = ()
+        block_body: Body = (replace(loop, extent=index(block_size), body=body),)
+        combinations: Body = ()
         for name, (combine, dtype) in combined.items():
             shape = buffers[name].shape if name in buffers else ()
             parts = Buffer(self._name(f"{name}_parts"), dtype, (blocks, *shape))
             part = _PartialResult(name, combine, parts, block, name in buffers)
-            own = "" if parts.bytes >= _MIN_SHARED_BYTES * blocks else self._name(f"{name}_own")
-            before = (*before, Allocate(parts))
-            inside = part.emit_partial(inside, own, self._nest)
-            after = (*after, *part.emit_combination(self._nest))
-        return (*before, For(block.name, index(blocks), inside, Order.PARALLEL), *after)
+            private_name = (
+                "" if parts.bytes >= _MIN_SHARED_BYTES * blocks else self._name(f"{name}_own")
+            )
+            allocations = (*allocations, Allocate(parts))
+            block_body = part.emit_partial(block_body, private_name, self._nest)
+            combinations = (*combinations, *part.emit_combination(self._nest))
+        return (
+            *allocations,
+            For(block.name, index(blocks), block_body, Order.PARALLEL),
+            *combinations,
+        )
 
     def _nest(self, shape: Sequence[int], store: Callable[..., Statement]) -> Body:
         return nest(lambda _: self._name("at"), shape, lambda *position: (store(*position),))
@@ -203,26 +209,28 @@ class _PartialResult:
             return number(int(limits.min if value < 0 else limits.max), dtype)
         return number(value, dtype)
 
-    def emit_partial(self, body: Body, own: str, nest: _Nest) -> Body:
+    def emit_partial(self, body: Body, private_name: str, nest: _Nest) -> Body:
         """Return the statements of a block, which combine values into its partial result.
 
         Args:
-          own: the name of a block-local buffer for small partial results, which would otherwise
-            share cache lines; "" for none.
+          private_name: the name of a block-local buffer for small partial results, which would
+            otherwise share cache lines; "" for none.
         """
         shape, dtype, parts = self.parts.shape[1:], self.parts.dtype, self.parts.name
         if not self.stored:
-            stored = Store(parts, (self.block,), Variable(dtype, own))
-            redirected = _Redirection(self.name, own).rewrite_body(body)
-            return (Var(own, self._identity), *redirected, stored)
-        if own:
-            first = nest(shape, lambda *position: Store(own, position, self._identity))
+            stored = Store(parts, (self.block,), Variable(dtype, private_name))
+            redirected = _Redirection(self.name, private_name).rewrite_body(body)
+            return (Var(private_name, self._identity), *redirected, stored)
+        if private_name:
+            first = nest(shape, lambda *position: Store(private_name, position, self._identity))
             last = nest(
                 shape,
-                lambda *position: Store(parts, (self.block, *position), Load(dtype, own, position)),
+                lambda *position: Store(
+                    parts, (self.block, *position), Load(dtype, private_name, position)
+                ),
             )
-            allocated = Allocate(Buffer(own, dtype, shape))
-            redirected = _Redirection(self.name, own).rewrite_body(body)
+            allocated = Allocate(Buffer(private_name, dtype, shape))
+            redirected = _Redirection(self.name, private_name).rewrite_body(body)
             return (allocated, *first, *redirected, *last)
         first = nest(shape, lambda *position: Store(parts, (self.block, *position), self._identity))
         return (*first, *_Redirection(self.name, parts, (self.block,)).rewrite_body(body))

@@ -108,8 +108,8 @@ class _Staging(ScopedMutator):
             line = For(column, index(rows_size), (store,), Order.VECTOR)
             loop = For(row, index(columns_size), (line,))
             copies += [Allocate(block), *substitute_body((loop,), indices)]
-            inside = (Variable(INDEX, columns.variable), Variable(INDEX, rows.variable))
-            staged[text] = Load(load.dtype, block.name, inside)
+            block_indices = (Variable(INDEX, columns.variable), Variable(INDEX, rows.variable))
+            staged[text] = Load(load.dtype, block.name, block_indices)
         body = _LoadReplacement(
             staged,
             {

@@ -124,27 +124,27 @@ class _Tiling(ScopedMutator):
         small: set[str] = set()
         position = 0
         while position < len(statements):
-            group, between, rows = _group_before_next(steps[position:], users, allocated)
+            group, intermediates, rows = _group_before_next(steps[position:], users, allocated)
             if rows:
-                names = ", ".join([item.name for item in between])
+                names = ", ".join([item.name for item in intermediates])
                 self.context.record_applied(
                     names, "%d statements run in tiles of %d rows", len(group), rows
                 )
-                tiled += _emit_tiles(group, between, rows, buffers)
-                small.update(item.name for item in between)
+                tiled += _emit_tiles(group, intermediates, rows, buffers)
+                small.update(item.name for item in intermediates)
                 position += len(group)
             else:
-                if between:
-                    names = ", ".join([item.name for item in between])
+                if intermediates:
+                    names = ", ".join([item.name for item in intermediates])
                     self.context.record_missed(
                         names, "no tile fits a cache without reading operands too often"
                     )
                 tiled.append(self.rewrite_bodies(statements[position]))
                 position += 1
-        kept = [
+        untiled = [
             item for item in body if isinstance(item, Allocate) and item.buffer.name not in small
         ]
-        return (*kept, *tiled)
+        return (*untiled, *tiled)
 
 
 def _group_before_next(
@@ -154,24 +154,24 @@ def _group_before_next(
 
     Producers of a large temporary at its end belong to the next group if that one tiles it.
     """
-    group, between, rows = _longest_group(steps, users, allocated)
-    kept = len(group)
+    group, intermediates, rows = _longest_group(steps, users, allocated)
+    prefix_length = len(group)
     filled: set[str] = set()
-    while kept:
+    while prefix_length:
         large = {
             name
-            for name in group[kept - 1].effects.writes
+            for name in group[prefix_length - 1].effects.writes
             if name in allocated and allocated[name].bytes >= _MIN_BYTES
         }
-        if not large or any(large & step.effects.reads.keys() for step in group[:kept]):
+        if not large or any(large & step.effects.reads.keys() for step in group[:prefix_length]):
             break
         filled |= large
-        kept -= 1
-    if rows and kept < len(group):
-        _, later, worth = _longest_group(steps[kept:], users, allocated)
+        prefix_length -= 1
+    if rows and prefix_length < len(group):
+        _, later, worth = _longest_group(steps[prefix_length:], users, allocated)
         if worth and filled <= {item.name for item in later}:
-            return _longest_group(steps[:kept], users, allocated)
-    return group, between, rows
+            return _longest_group(steps[:prefix_length], users, allocated)
+    return group, intermediates, rows
 
 
 def _longest_group(
@@ -183,14 +183,14 @@ def _longest_group(
       users: the number of statements that use each buffer.
     """
     group = _compatible_prefix(steps)
-    between, rows = _tile_size(group, users, allocated)
-    if not between:  # no prefix of it has more intermediate buffers
+    intermediates, rows = _tile_size(group, users, allocated)
+    if not intermediates:  # no prefix of it has more intermediate buffers
         return group[:1], [], 0
-    candidates = between
+    candidates = intermediates
     while len(group) > 1 and not rows:
         group.pop()
-        between, rows = _tile_size(group, users, allocated)
-    return group, between if rows else candidates, rows
+        intermediates, rows = _tile_size(group, users, allocated)
+    return group, intermediates if rows else candidates, rows
 
 
 def _compatible_prefix(steps: Sequence[Sequence[_Step]]) -> list[_Step]:
@@ -204,7 +204,7 @@ def _compatible_prefix(steps: Sequence[Sequence[_Step]]) -> list[_Step]:
         agree = [
             step
             for step in ways
-            if step.rows and all(_are_compatible(before, step) for before in group)
+            if step.rows and all(_are_compatible(earlier, step) for earlier in group)
         ]
         if not agree:
             break
@@ -281,29 +281,29 @@ class _Matrix(NamedTuple):
     view: Load
     buffer: Buffer
 
-    def rows(self, count: int, apart: int, columns: int) -> int | None:
+    def rows(self, count: int, stride: int, columns: int) -> int | None:
         """Return the dimension of `count` rows, if the columns are all of the other dimension.
 
         Args:
-          apart: the row stride in elements.
+          stride: the row stride in elements.
         """
         shape, rank = self.buffer.shape, len(self.buffer.shape)
         for axis in range(max(0, rank - 2), rank):
-            other = 2 * rank - 3 - axis
+            other_axis = 2 * rank - 3 - axis
             if (
                 rank >= 2
-                and (shape[axis] >= count and self.buffer.strides[axis] == apart)
-                and shape[other] == columns
-                and is_number(self.view.indices[other], 0)
+                and (shape[axis] >= count and self.buffer.strides[axis] == stride)
+                and shape[other_axis] == columns
+                and is_number(self.view.indices[other_axis], 0)
             ):
                 return axis
         return None
 
-    def is_whole(self, rows: int, columns: int, apart: int) -> bool:
+    def is_whole(self, rows: int, columns: int, stride: int) -> bool:
         """Return True if the operand is the whole of the last two dimensions."""
         return (
             self.buffer.shape[-2:] == (rows, columns)
-            and apart == columns
+            and stride == columns
             and all(is_number(position, 0) for position in self.view.indices[-2:])
         )
 
@@ -324,11 +324,16 @@ def _are_compatible(first: _Step, second: _Step) -> bool:
     """Return True if tiles of the second step do not depend on later tiles of the first."""
     if first.rows != second.rows:
         return False
-    before, after = first.effects, second.effects
-    if before.defines & (after.uses | after.defines) or before.uses & after.defines:
+    first_effects, second_effects = first.effects, second.effects
+    if (
+        first_effects.defines & (second_effects.uses | second_effects.defines)
+        or first_effects.uses & second_effects.defines
+    ):
         return False
-    shared = before.writes.keys() & (after.reads.keys() | after.writes.keys())
-    shared |= before.reads.keys() & after.writes.keys()
+    shared = first_effects.writes.keys() & (
+        second_effects.reads.keys() | second_effects.writes.keys()
+    )
+    shared |= first_effects.reads.keys() & second_effects.writes.keys()
     return all(name in first.axes and first.axes[name] == second.axes.get(name) for name in shared)
 
 
@@ -346,56 +351,58 @@ def _tile_size(
         return [], 0
     rows = group[0].rows
     axes = {name: axis for item in group for name, axis in item.axes.items()}
-    own = Counter(name for item in group for name in item.axes)
-    between = [
+    group_users = Counter(name for item in group for name in item.axes)
+    intermediates = [
         allocated[name]
         for name, axis in axes.items()
-        if name in allocated and own[name] == users[name] and allocated[name].shape[axis] == rows
+        if name in allocated
+        and group_users[name] == users[name]
+        and allocated[name].shape[axis] == rows
     ]
-    whole = sum(item.bytes for item in between)
-    if whole < _MIN_BYTES:
+    total_bytes = sum(item.bytes for item in intermediates)
+    if total_bytes < _MIN_BYTES:
         return [], 0
     reread_bytes = sum(item.reread_bytes for item in group)
     fits = [n for n in range(_MIN_ROWS, min(_MAX_ROWS, rows - 1) + 1) if rows % n == 0]
     # Without tiles, the intermediate buffers are written and read once. With tiles, operands are
     # read for each tile. The smaller traffic wins.
-    affordable = [n for n in fits if reread_bytes * (rows // n) <= 2 * whole]
-    cached = [n for n in affordable if n * whole <= _TILE_BYTES * rows]
+    affordable = [n for n in fits if reread_bytes * (rows // n) <= 2 * total_bytes]
+    cached = [n for n in affordable if n * total_bytes <= _TILE_BYTES * rows]
     # Products of many rows are faster, so the largest tile that fits a cache is best; else the one
     # that exceeds it least.
-    return between, max(cached, default=min(affordable, default=0))
+    return intermediates, max(cached, default=min(affordable, default=0))
 
 
 def _emit_tiles(
-    group: Sequence[_Step], between: Sequence[Buffer], rows: int, buffers: Buffers
+    group: Sequence[_Step], intermediates: Sequence[Buffer], rows: int, buffers: Buffers
 ) -> Body:
     """Return the loop over tiles, preceded by zeros for results that are summed over tiles."""
     names = {name for item in group for name in (*item.effects.defines, *item.effects.uses)}
 
-    def unique(given: str) -> str:
-        while given in names:
-            given += "_"
-        names.add(given)
-        return given
+    def unique(name: str) -> str:
+        while name in names:
+            name += "_"
+        names.add(name)
+        return name
 
-    block = Variable(INDEX, unique(f"{between[0].name}_block"))
+    block = Variable(INDEX, unique(f"{intermediates[0].name}_block"))
     axes = {name: axis for item in group for name, axis in item.axes.items()}
-    small = {item.name: axes[item.name] for item in between}
-    before: list[Statement] = []
+    small = {item.name: axes[item.name] for item in intermediates}
+    zeroing: list[Statement] = []
     body: list[Statement] = [
         Allocate(replace(item, shape=_with_item(item.shape, small[item.name], rows)))
-        for item in between
+        for item in intermediates
     ]
     for step in group:
         if isinstance(step.statement, _PRODUCTS):
             # Each tile adds to the result, so it must be zero before the first one.
             if step.sums and not step.statement.reads_outputs:
-                before += _emit_zeros(unique, step.statement.c, buffers)
+                zeroing += _emit_zeros(unique, step.statement.c, buffers)
             body.append(_tile_call(step, step.statement, small, block, rows))
         else:
             assert isinstance(step.statement, For)
             body.append(_tile_loop(step.statement, small, block, rows))
-    return (*before, For(block.name, index(group[0].rows // rows), tuple(body)))
+    return (*zeroing, For(block.name, index(group[0].rows // rows), tuple(body)))
 
 
 def _emit_zeros(unique: Unique, view: Load, buffers: Buffers) -> Body:

@@ -40,18 +40,18 @@ _SPEED: Final = 4
 def pack_pairs(values: Any) -> Any:
     """Pack a bfloat16 matrix, (k, n), as panels."""
     k, n = values.shape
-    whole = np.zeros((k + k % PAIR, n + -n % PANEL), values.dtype)
-    whole[:k, :n] = values
+    padded = np.zeros((k + k % PAIR, n + -n % PANEL), values.dtype)
+    padded[:k, :n] = values
     shape = pair_panels(n, k)
-    panels = whole.reshape(shape[1], PAIR, shape[0], PANEL).transpose(2, 0, 3, 1)
+    panels = padded.reshape(shape[1], PAIR, shape[0], PANEL).transpose(2, 0, 3, 1)
     return np.ascontiguousarray(panels)
 
 
 def _unpack_pairs(panels: Any, n: int, k: int) -> Any:
     """Unpack panels to a float32 matrix, (k, n)."""
     shape = pair_panels(n, k)
-    whole = panels[: math.prod(shape)].reshape(shape).transpose(1, 3, 0, 2)
-    return whole.reshape(shape[1] * PAIR, -1)[:k, :n].astype(np.float32)
+    unpacked = panels[: math.prod(shape)].reshape(shape).transpose(1, 3, 0, 2)
+    return unpacked.reshape(shape[1] * PAIR, -1)[:k, :n].astype(np.float32)
 
 
 def _type_error(views: Views) -> str:
@@ -109,9 +109,9 @@ class MatmulPairs(Routine):
         return _type_error(views) or span_error(views, self.spans(2))
 
     def reference(self, a: Any, b: Any, c: Any) -> None:
-        left = matrix(a, self.m, self.k, self.a_row, self.a_column).astype(np.float32)
+        left_matrix = matrix(a, self.m, self.k, self.a_row, self.a_column).astype(np.float32)
         right = _unpack_pairs(b, self.n, self.k)
-        matrix(c, self.m, self.n, self.c_row, 1)[...] = left @ right
+        matrix(c, self.m, self.n, self.c_row, 1)[...] = left_matrix @ right
 
     def split(self) -> ParallelSplit:
         return split_product(self.m, self.n, self.a_row, self.c_row, -(-self.k // PAIR) * PAIR)
@@ -227,5 +227,5 @@ class PackPairs(Routine):
         return _type_error(views) or span_error(views, self.spans(2))
 
     def reference(self, b: Any, panels: Any) -> None:
-        whole = pack_pairs(matrix(b, self.k, self.n, self.b_row, self.b_column))
-        panels[: whole.size] = whole.reshape(-1)
+        packed = pack_pairs(matrix(b, self.k, self.n, self.b_row, self.b_column))
+        panels[: packed.size] = packed.reshape(-1)

@@ -55,8 +55,8 @@ def im2col(x: Any, windows: Windows, row: int, outside: int = 0) -> Any:
     x_ = np.arange(windows.width)[:, None] * windows.stride_x + taps_x
     y, x_ = y[:, None, :, None], x_[None, :, None, :]
     is_inside = (y >= 0) & (y < windows.height) & (x_ >= 0) & (x_ < windows.breadth)
-    near = images[:, np.clip(y, 0, windows.height - 1), np.clip(x_, 0, windows.breadth - 1)]
-    values = np.where(is_inside[..., None], near, outside)
+    clipped = images[:, np.clip(y, 0, windows.height - 1), np.clip(x_, 0, windows.breadth - 1)]
+    values = np.where(is_inside[..., None], clipped, outside)
     return values.reshape(windows.num_windows, windows.window_size).astype(x.dtype)
 
 

@@ -78,10 +78,10 @@ class Product(Routine):
         return product_error(self, views, self.c_row)
 
     def reference(self, a: Any, b: Any, c: Any) -> None:
-        left = matrix(a, self.m, self.k, self.a_row, self.a_column)
+        left_matrix = matrix(a, self.m, self.k, self.a_row, self.a_column)
         right = matrix(b, self.k, self.n, self.b_row, self.b_column)
         result = matrix(c, self.m, self.n, self.c_row, 1)
-        result[...] = left @ right + (result if self.accumulate else 0)
+        result[...] = left_matrix @ right + (result if self.accumulate else 0)
 
 
 def product_error(call: Product | MatmulPacked, views: Views, c_row: int) -> str:
@@ -122,11 +122,11 @@ class Gemm(Product):
         chunks = 0 if self.work <= _UNPACKED else 1
         return split_product(self.m, self.n, self.a_row, self.c_row, self.b_column, chunks=chunks)
 
-    def emit(self, to: CallWriter, operands: Operands) -> None:
+    def emit(self, writer: CallWriter, operands: Operands) -> None:
         a, b, c = operands.views
         parameters = dict(self.parameters)
         sizes = parameters | dict(operands.sizes)
-        to.require_blas(blas.call(to.w, operands.dtype, a, b, c, parameters, sizes))
+        writer.require_blas(blas.call(writer.w, operands.dtype, a, b, c, parameters, sizes))
 
     def has_table(self, dtype: DType) -> bool:
         return self.m > 1 and self.n > 1  # otherwise BLAS uses other functions
@@ -186,11 +186,11 @@ class SmallMatmul(Product):
             return "sizes of at least 1 and accumulate=0 were required"
         return Product.error(self, views)
 
-    def emit(self, to: CallWriter, operands: Operands) -> None:
+    def emit(self, writer: CallWriter, operands: Operands) -> None:
         parameters = dict(self.parameters)
         name = small_gemm.symbol(operands.dtype, parameters)
-        to.define(name, lambda: small_gemm.text(operands.dtype, parameters, to.target))
-        to.w.do(f"call void @{name}({', '.join(f'ptr {view}' for view in operands.views)})")
+        writer.define(name, lambda: small_gemm.text(operands.dtype, parameters, writer.target))
+        writer.w.do(f"call void @{name}({', '.join(f'ptr {view}' for view in operands.views)})")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -235,9 +235,9 @@ class MatmulPacked(Routine):
         columns = PANEL_BYTES // b.itemsize
         panels = -(-self.n // columns)
         right = b[: panels * self.k * columns].reshape(panels, self.k, columns).swapaxes(0, 1)
-        left = matrix(a, self.m, self.k, self.a_row, 1)
+        left_matrix = matrix(a, self.m, self.k, self.a_row, 1)
         result = matrix(c, self.m, self.n, self.c_row, 1)
-        product = left @ right.reshape(self.k, panels * columns)[:, : self.n]
+        product = left_matrix @ right.reshape(self.k, panels * columns)[:, : self.n]
         result[...] = product + (result if self.accumulate else 0)
 
     def split(self) -> ParallelSplit:

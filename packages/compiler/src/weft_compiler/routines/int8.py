@@ -32,17 +32,17 @@ INT8_LIBRARY: Final = Library("matmul_bytes", int8_gemm.module_text, BYTES)
 def pack_bytes(values: Any) -> tuple[Any, Any]:
     """Pack an int8 matrix, (k, n), as panels of bytes with column sums."""
     k, n = values.shape
-    whole = np.pad(values, [(0, -k % FOUR), (0, -n % PANEL)])
-    panels = whole.reshape(-1, FOUR, whole.shape[1] // PANEL, PANEL).transpose(2, 0, 3, 1)
-    sums = whole.sum(0, dtype=np.int32).reshape(-1, PANEL)
+    padded = np.pad(values, [(0, -k % FOUR), (0, -n % PANEL)])
+    panels = padded.reshape(-1, FOUR, padded.shape[1] // PANEL, PANEL).transpose(2, 0, 3, 1)
+    sums = padded.sum(0, dtype=np.int32).reshape(-1, PANEL)
     return np.ascontiguousarray(panels), sums
 
 
 def _unpack_bytes(panels: Any, sums: Any, n: int, k: int) -> Any:
     """Unpack panels of bytes to an int32 matrix, (k, n)."""
     shape = byte_panels(n, k)
-    whole = panels[: math.prod(shape)].reshape(shape).transpose(1, 3, 0, 2)
-    values = whole.reshape(shape[1] * FOUR, -1)[:k, :n].astype(np.int32)
+    unpacked = panels[: math.prod(shape)].reshape(shape).transpose(1, 3, 0, 2)
+    values = unpacked.reshape(shape[1] * FOUR, -1)[:k, :n].astype(np.int32)
     assert (sums[:n] == values.sum(0)).all()
     return values
 
@@ -54,8 +54,8 @@ def _panel_spans(names: tuple[str, str], n: int, k: int) -> Mapping[str, int]:
 
 def _type_error(views: Views, num_int32: int) -> str:
     """Return an error message for bytes, panels or sums of the wrong type, or ""."""
-    first, *others = [dtype for dtype, _ in views.values()]
-    if first in BYTES and others == [dtypes.int8, *[dtypes.int32] * num_int32]:
+    first, *other_types = [dtype for dtype, _ in views.values()]
+    if first in BYTES and other_types == [dtypes.int8, *[dtypes.int32] * num_int32]:
         return ""
     names = list(views)
     sums = f"{' and '.join(names[2:])} of int32"
@@ -107,9 +107,9 @@ class MatmulBytes(Routine):
         return _type_error(views, 2) or span_error(views, self.spans(1))
 
     def reference(self, a: Any, b: Any, sums: Any, c: Any) -> None:
-        left = matrix(a, self.m, self.k, self.a_row, 1).astype(np.int32)
+        left_matrix = matrix(a, self.m, self.k, self.a_row, 1).astype(np.int32)
         right = _unpack_bytes(b, sums, self.n, self.k)
-        matrix(c, self.m, self.n, self.c_row, 1)[...] = left @ right
+        matrix(c, self.m, self.n, self.c_row, 1)[...] = left_matrix @ right
 
     def split(self) -> ParallelSplit:
         column = -(-self.k // FOUR) * FOUR
@@ -203,6 +203,6 @@ class PackBytes(Routine):
     def reference(self, b: Any, panels: Any, sums: Any) -> None:
         values = matrix(b, self.k, self.n, self.b_row, self.b_column)
         signed = values if b.dtype == np.int8 else (values ^ np.uint8(128)).view(np.int8)
-        whole, totals = pack_bytes(signed)
-        panels[: whole.size] = whole.reshape(-1)
+        packed, totals = pack_bytes(signed)
+        panels[: packed.size] = packed.reshape(-1)
         sums[: totals.size] = totals.reshape(-1)

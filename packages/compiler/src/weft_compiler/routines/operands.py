@@ -31,5 +31,5 @@ def span_error(views: Views, spans: Mapping[str, int]) -> str:
 
 def type_error(views: Views) -> str:
     """Return an error message if views have different element types, or ""."""
-    one = len({dtype for dtype, _ in views.values()}) == 1
-    return "" if one else "the views must have the same element type"
+    is_uniform = len({dtype for dtype, _ in views.values()}) == 1
+    return "" if is_uniform else "the views must have the same element type"

@@ -61,8 +61,8 @@ class Philox(Routine):
         raw = bits.random_raw(4 * self.blocks).astype("<u8").view(words.dtype.newbyteorder("<"))
         words[: raw.size] = raw
 
-    def emit(self, to: CallWriter, operands: Operands) -> None:
+    def emit(self, writer: CallWriter, operands: Operands) -> None:
         low, high = operands.places or ("0", operands.sizes.get("blocks", str(self.blocks)))
-        to.define(philox.NAME, philox.text)
+        writer.define(philox.NAME, philox.text)
         words, state = operands.views
-        to.w.do(f"call void @{philox.NAME}(ptr {words}, ptr {state}, i64 {low}, i64 {high})")
+        writer.w.do(f"call void @{philox.NAME}(ptr {words}, ptr {state}, i64 {low}, i64 {high})")

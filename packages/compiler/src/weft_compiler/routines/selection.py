@@ -203,11 +203,11 @@ def lowering_reasons(product: Product, is_known: bool) -> tuple[tuple[str, str],
         transpose_b=product.b_column != 1,
         has_weights=is_known,
     )
-    few = small_reason(replace(shape, num_products=1))
-    several = "its weights are several matrices"
+    small_reason_for_one = small_reason(replace(shape, num_products=1))
+    several_matrices = "its weights are several matrices"
     return (
-        (MatmulPacked.routine, packed_reason(shape) or several),
-        (SmallMatmul.routine, small_reason(shape) or few),
+        (MatmulPacked.routine, packed_reason(shape) or several_matrices),
+        (SmallMatmul.routine, small_reason(shape) or small_reason_for_one),
     )
 
 
@@ -334,10 +334,10 @@ def winograd_reason(windows: Windows, size: int) -> str:
 
 def winograd_filter_reason(windows: Windows, size: int) -> str:
     """Return the reason against Winograd's algorithm that follows from the filters alone, or ""."""
-    least = WINOGRAD_COSTS.min_channels
+    min_channels = WINOGRAD_COSTS.min_channels
     reason = geometry_error(windows, size)
-    if not reason and min(windows.channels, windows.depth) < least:
-        reason = f"it has fewer than {least} channels or filters"
+    if not reason and min(windows.channels, windows.depth) < min_channels:
+        reason = f"it has fewer than {min_channels} channels or filters"
     return reason
 
 

@@ -22,17 +22,17 @@ _HALF_PI: Final = (math.pi / 2, 6.123233995736766e-17)
 def two_over_pi_words(double: bool) -> tuple[int, ...]:
     """Return a table of 64-bit words of 2 / pi, each starting 8 bits after the previous one."""
     bits = 8 * _WORDS[double] + 64
-    one = 1 << (bits + 64)
-    pi = 16 * _arctangent(5, one) - 4 * _arctangent(239, one)  # Machin's formula
-    fraction = ((2 * one * one // pi) >> 64) >> _PADDING[double]
+    unit = 1 << (bits + 64)
+    pi = 16 * _arctangent(5, unit) - 4 * _arctangent(239, unit)  # Machin's formula
+    fraction = ((2 * unit * unit // pi) >> 64) >> _PADDING[double]
     return tuple(
         (fraction >> (bits - 64 - 8 * index)) & ((1 << 64) - 1) for index in range(_WORDS[double])
     )
 
 
-def _arctangent(inverse: int, one: int) -> int:
+def _arctangent(inverse: int, unit: int) -> int:
     """The arctangent of 1 / inverse, in units of 1 / one."""
-    power = one // inverse
+    power = unit // inverse
     total, divisor, sign = power, 1, 1
     while power:
         power //= inverse * inverse
@@ -67,15 +67,15 @@ def _high_product(f: Formula, x: Value, y: Value) -> tuple[Value, Value]:
     x0, x1, y0, y1 = x & mask, f.logical_shift(x, 32), y & mask, f.logical_shift(y, 32)
     low = x0 * y0
     middle = x1 * y0 + f.logical_shift(low, 32)
-    other = x0 * y1 + (middle & mask)
-    high = x1 * y1 + f.logical_shift(middle, 32) + f.logical_shift(other, 32)
-    return high, (other << 32) | (low & mask)
+    low_sum = x0 * y1 + (middle & mask)
+    high = x1 * y1 + f.logical_shift(middle, 32) + f.logical_shift(low_sum, 32)
+    return high, (low_sum << 32) | (low & mask)
 
 
 def _carry(f: Formula, total: Value, part: Value) -> Value:
     """Return 1 if a sum of unsigned words overflowed: it is smaller than one of its terms."""
-    less = f.put("i1", f"icmp ult i64 {total.name}, {part.name}")
-    return f.convert("zext", less, "i64")
+    overflows = f.put("i1", f"icmp ult i64 {total.name}, {part.name}")
+    return f.convert("zext", overflows, "i64")
 
 
 def _quarter(f: Formula, product: Value) -> tuple[Value, Value]:
@@ -90,8 +90,8 @@ def _reduce_double(f: Formula, size: Value) -> tuple[Value, Value, Value]:
     x, point = _window(f, f.bits_of(size), 1075 - 56, 52)
     words = [f.entry(table, point + skip) for skip in (0, 8, 16)]
     high, low = _high_product(f, x, words[1])
-    below, _ = _high_product(f, x, words[2])
-    low_all = low + below
+    carried, _ = _high_product(f, x, words[2])
+    low_all = low + carried
     n, remainder = _quarter(f, x * words[0] + high + _carry(f, low_all, low))
     pieces = [_signed(f, remainder) * 2.0**-30, _unsigned(f, remainder & 0xFFFFFFFF) * 2.0**-62]
     pieces += [_unsigned(f, f.logical_shift(low_all, 32)) * 2.0**-94]

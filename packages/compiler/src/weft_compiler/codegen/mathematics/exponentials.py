@@ -54,12 +54,12 @@ def exp(f: Formula, x: Value, halvings: int = 0, low: Value | None = None) -> Va
     Results that underflow are products with an exact 0: Intel processors take ten times as long for
     products that round to 0.
     """
-    least, maximum = _exp_limits(f)
-    n, r, remainder = _reduce_argument(f, _clamp(f, x, least, maximum + halvings))
+    minimum, maximum = _exp_limits(f)
+    n, r, remainder = _reduce_argument(f, _clamp(f, x, minimum, maximum + halvings))
     above_one = r + f.fma(r * r, _tail(f, r), remainder)
     if low is not None:
         above_one = above_one + f.fma(above_one, low, low)
-    value = f.where(x < least, 0.0, above_one + 1.0)
+    value = f.where(x < minimum, 0.0, above_one + 1.0)
     return f.scale_by_power(value, n - halvings if halvings else n)
 
 
@@ -129,8 +129,8 @@ def sinh(f: Formula, x: Value) -> Value:
     """The hyperbolic sine: h + h / (2 h + 1) with h = (exp(|x|) - 1) / 2."""
     size = f.abs(x)
     h = _expm1(f, size, 1)
-    over = f.where(h.equals(INF), 0.0, h / (h + h + 1.0))
-    return f.copy_sign(f.where(size < 1e-8, size, h + over), x)
+    large_result = f.where(h.equals(INF), 0.0, h / (h + h + 1.0))
+    return f.copy_sign(f.where(size < 1e-8, size, h + large_result), x)
 
 
 def cosh(f: Formula, x: Value) -> Value:

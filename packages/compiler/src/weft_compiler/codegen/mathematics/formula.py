@@ -211,14 +211,14 @@ class Formula:
     ) -> Value:
         """Branch: compute one of two values and not the other."""
         w = self.w
-        labels, done = (w.label(), w.label()), w.label()
+        labels, end = (w.label(), w.label()), w.label()
         w.branch(condition.name, *labels)
         results: list[tuple[Value, str]] = []
         for label, side in zip(labels, (if_true, if_false), strict=True):
             w.begin(label)
             results.append((side(), w.block))
-            w.go(done)
-        w.begin(done)
+            w.go(end)
+        w.begin(end)
         kind = results[0][0].kind
         return self.put(kind, f"phi {kind} " + ", ".join(f"[ {x.name}, %{b} ]" for x, b in results))
 
@@ -233,18 +233,18 @@ class Formula:
             values.
         """
         w = self.w
-        before, head, done = w.block, w.label(), w.label()
+        preheader, head, exit_label = w.block, w.label(), w.label()
         w.go(head)
         w.begin(head)
         old = [Value(self, x.kind, w.name()) for x in first]
         line_index = len(w.lines)
-        again, new = turn(*old)
+        continues, new = turn(*old)
         w.lines[line_index:line_index] = [
-            f"  {x.name} = phi {x.kind} [ {start.name}, %{before} ], [ {end.name}, %{w.block} ]"
+            f"  {x.name} = phi {x.kind} [ {start.name}, %{preheader} ], [ {end.name}, %{w.block} ]"
             for x, start, end in zip(old, first, new, strict=True)
         ]
-        w.branch(again.name, head, done)
-        w.begin(done)
+        w.branch(continues.name, head, exit_label)
+        w.begin(exit_label)
         return list(new)
 
     def nan(self, x: Value) -> Value:

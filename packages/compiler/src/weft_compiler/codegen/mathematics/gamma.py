@@ -18,18 +18,18 @@ def _positive(f: Formula, x: Value) -> Value:
     Below 10, the recurrence moves x to 2 + z with |z| <= 0.5: downwards, or upwards if x < 1.5.
     """
     large = x >= float(_LARGE)
-    near = f.where(large, 2.0, x)
-    full_count, _ = f.round_to_nearest(near)
+    shifted = f.where(large, 2.0, x)
+    full_count, _ = f.round_to_nearest(shifted)
     steps = f.where(full_count < 2.0, 0.0, full_count - 2.0)
     product = f.number(1.0)
     for k in range(1, _LARGE - 1):
-        product = product * f.where(steps >= float(k), near - float(k), 1.0)
-    below, tiny = near < 1.5, near < 0.5
-    z = f.where(tiny, near, f.where(below, near - 1.0, (near - 2.0) - steps))
+        product = product * f.where(steps >= float(k), shifted - float(k), 1.0)
+    below_split, tiny = shifted < 1.5, shifted < 0.5
+    z = f.where(tiny, shifted, f.where(below_split, shifted - 1.0, (shifted - 2.0) - steps))
     series = z * f.polynomial(z, LGAMMA)
-    log = f.call("log", f.where(large, x, f.where(tiny, near, product)))
+    log = f.call("log", f.where(large, x, f.where(tiny, shifted, product)))
     from_above = series + log
-    from_below = (series - f.call("log1p", f.where(below, z, 0.0))) - f.where(tiny, log, 0.0)
+    from_below = (series - f.call("log1p", f.where(below_split, z, 0.0))) - f.where(tiny, log, 0.0)
     argument = f.where(large, x, float(_LARGE))
     inverse = 1.0 / argument
     tail = f.fma(
@@ -37,7 +37,7 @@ def _positive(f: Formula, x: Value) -> Value:
     )
     stirling = f.fma(argument - 0.5, log - 1.0, tail - 0.5)
     stirling = f.where(argument.equals(math.inf), math.inf, stirling)
-    return f.where(large, stirling, f.where(below, from_below, from_above))
+    return f.where(large, stirling, f.where(below_split, from_below, from_above))
 
 
 def _sine_of_pi(f: Formula, x: Value) -> Value:
@@ -72,9 +72,9 @@ def digamma(f: Formula, x: Value) -> Value:
     series = f.fma(inverse, f.polynomial(inverse, DIGAMMA), 0.5 / point)
     result = (f.call("log", point) - series) - shift
     large = f.abs(x) > 2.0**50
-    near = f.where(large, 0.0, x)
-    full_count, _ = f.round_to_nearest(near)
-    remainder = near - full_count
+    shifted = f.where(large, 0.0, x)
+    full_count, _ = f.round_to_nearest(shifted)
+    remainder = shifted - full_count
     pole = remainder.equals(0.0)
     tangent = f.call("tan", f.where(pole, 1.0, remainder) * math.pi)
     reflected = f.where(pole, math.nan, result - math.pi / tangent)

@@ -81,8 +81,8 @@ def _upper_fraction(f: Formula, a: Value, x: Value) -> Value:
 def _eta(f: Formula, a: Value, x: Value) -> tuple[Value, Value]:
     """Return eta, and eta ** 2 / 2 = x / a - 1 - log(x / a)."""
     mu = (x - a) / a
-    near = f.where(mu < -0.01, -0.01, f.where(mu > 0.01, 0.01, mu))
-    series = near * near * f.polynomial(near, [(-1) ** k / k for k in range(2, 11)])
+    clamped = f.where(mu < -0.01, -0.01, f.where(mu > 0.01, 0.01, mu))
+    series = clamped * clamped * f.polynomial(clamped, [(-1) ** k / k for k in range(2, 11)])
     usable = (mu > -1.0) & _finite(f, mu)
     point = f.where(usable, mu, 1.0)
     half = f.where(f.abs(mu) < 0.01, series, point - f.call("log1p", point))
@@ -126,7 +126,7 @@ def _uniform_slope(f: Formula, a: Value, x: Value) -> Value:
 
 
 def _incomplete(f: Formula, a: Value, x: Value, upper: bool) -> Value:
-    def found() -> Value:
+    def valid_result() -> Value:
         return f.choose(a >= _LARGE, lambda: _uniform(f, a, x, upper), moderate)
 
     def moderate() -> Value:
@@ -143,7 +143,7 @@ def _incomplete(f: Formula, a: Value, x: Value, upper: bool) -> Value:
         return remainder if upper else 1.0 - remainder
 
     valid = (a > 0.0) & (x >= 0.0) & _finite(f, a)
-    return f.choose(valid, found, lambda: f.number(math.nan))
+    return f.choose(valid, valid_result, lambda: f.number(math.nan))
 
 
 def igamma(f: Formula, a: Value, x: Value) -> Value:
@@ -172,9 +172,9 @@ def _slope_by_series(f: Formula, s: Value, x: Value) -> Value:
         continues = (point < x) | (term * f.abs(rate) > scale * 1e-17)
         return continues, [k, term, rate, total, scale]
 
-    log, after = f.call("log", x), s + 1.0
-    term = f.call("exp", s * log - x - f.call("lgamma", after))
-    rate = log - f.call("digamma", after)
+    log, next_s = f.call("log", x), s + 1.0
+    term = f.call("exp", s * log - x - f.call("lgamma", next_s))
+    rate = log - f.call("digamma", next_s)
     first = term * rate
     start = [f.number(0.0), term, rate, first, f.abs(first)]
     return f.repeat(start, iterate)[3]
@@ -183,8 +183,8 @@ def _slope_by_series(f: Formula, s: Value, x: Value) -> Value:
 def _slope_by_fraction(f: Formula, a: Value, x: Value) -> Value:
     """The derivative of P(a, x) with respect to a, by that of the fraction of Q(a, x)."""
 
-    def iterate(k: Value, b: Value, *of: Value) -> tuple[Value, list[Value]]:
-        c, c_slope, d, d_slope, result, slope = of
+    def iterate(k: Value, b: Value, *state: Value) -> tuple[Value, list[Value]]:
+        c, c_slope, d, d_slope, result, slope = state
         k, b = k + 1.0, b + 2.0
         numerator = -k * (k - a)
         d_next = 1.0 / (numerator * d + b)
@@ -210,22 +210,22 @@ def _slope_by_fraction(f: Formula, a: Value, x: Value) -> Value:
 def igamma_grad_a(f: Formula, a: Value, x: Value) -> Value:
     """The derivative of P(a, x) with respect to a."""
 
-    def found() -> Value:
+    def valid_result() -> Value:
         return f.choose(a >= _LARGE, lambda: _uniform_slope(f, a, x), moderate)
 
     def moderate() -> Value:
         # This far above a, the upper function and its slope are 0.
         far = x >= a + f.sqrt(a) * 60.0 + 800.0
-        return f.choose(far | x.equals(0.0), lambda: f.number(0.0), inside)
+        return f.choose(far | x.equals(0.0), lambda: f.number(0.0), inner_result)
 
-    def inside() -> Value:
+    def inner_result() -> Value:
         # Above a + 1 the terms of the series cancel.
         return f.choose(
             x >= a + 1.0, lambda: _slope_by_fraction(f, a, x), lambda: _slope_by_series(f, a, x)
         )
 
     valid = (a > 0.0) & (x >= 0.0) & _finite(f, a)
-    return f.choose(valid, found, lambda: f.number(math.nan))
+    return f.choose(valid, valid_result, lambda: f.number(math.nan))
 
 
 # ------------------------------------------------------------------------- incomplete beta
@@ -235,8 +235,8 @@ def _fraction(f: Formula, a: Value, b: Value, x: Value) -> Value:
     """The continued fraction 8.17.22, which converges fast for x below about a / (a + b)."""
 
     def step(part: Value, c: Value, d: Value) -> tuple[Value, Value]:
-        one = f.number(1.0)
-        return _away_from_zero(f, one + part / c), 1.0 / _away_from_zero(f, one + part * d)
+        unit = f.number(1.0)
+        return _away_from_zero(f, unit + part / c), 1.0 / _away_from_zero(f, unit + part * d)
 
     def iterate(m: Value, c: Value, d: Value, total: Value) -> tuple[Value, list[Value]]:
         m = m + 1.0
@@ -268,14 +268,14 @@ def _both_large(f: Formula, a: Value, b: Value, x: Value) -> Value:
     """The incomplete beta function for large a and b, by expansion 8.18.9."""
     total = a + b
     mean = a / total
-    other = 1.0 - mean
-    half = mean * f.call("log", x / mean) + other * f.call("log", (1.0 - x) / other)
+    complement = 1.0 - mean
+    half = mean * f.call("log", x / mean) + complement * f.call("log", (1.0 - x) / complement)
     half = f.where(half < 0.0, -half, 0.0)
     eta = f.copy_sign(f.sqrt(half * 2.0), x - mean)
     flat = f.abs(eta) < 1e-4
-    spread = f.sqrt(mean * other)
-    steep, away = f.where(flat, 1.0, eta), f.where(flat, 1.0, x - mean)
-    remainder = f.where(flat, (1.0 - mean * 2.0) / (spread * 3.0), 1.0 / steep - spread / away)
+    spread = f.sqrt(mean * complement)
+    steep, distance = f.where(flat, 1.0, eta), f.where(flat, 1.0, x - mean)
+    remainder = f.where(flat, (1.0 - mean * 2.0) / (spread * 3.0), 1.0 / steep - spread / distance)
     maximum = 800.0 / total
     density = f.call("exp", -total * f.where(half < maximum, half, maximum))
     density = density / f.sqrt(total * (2 * math.pi))
@@ -283,30 +283,30 @@ def _both_large(f: Formula, a: Value, b: Value, x: Value) -> Value:
     return f.where(result < 0.0, 0.0, f.where(result > 1.0, 1.0, result))
 
 
-def _by_gamma(f: Formula, few: Value, many: Value, log: Value, name: str) -> Value:
+def _by_gamma(f: Formula, small: Value, large: Value, log: Value, name: str) -> Value:
     """The beta function of a large and a small argument, by incomplete gamma (Wise, 1950)."""
-    return f.call(name, few, -(many + (few - 1.0) * 0.5) * log)
+    return f.call(name, small, -(large + (small - 1.0) * 0.5) * log)
 
 
 def betainc(f: Formula, a: Value, b: Value, x: Value) -> Value:
     """The regularized incomplete beta function; NaN unless a, b > 0 and x is in [0, 1]."""
     larger, smaller = f.where(a < b, b, a), f.where(a < b, a, b)
 
-    def found() -> Value:
+    def valid_result() -> Value:
         ends = (x <= 0.0) | (x >= 1.0)
-        return f.choose(ends, lambda: f.where(x < 0.5, 0.0, 1.0), inside)
+        return f.choose(ends, lambda: f.where(x < 0.5, 0.0, 1.0), inner_result)
 
-    def inside() -> Value:
+    def inner_result() -> Value:
         return f.choose(larger < _BETA_LARGE, lambda: _moderate(f, a, b, x), large)
 
     def large() -> Value:
-        return f.choose(smaller >= 1e3, lambda: _both_large(f, a, b, x), one)
+        return f.choose(smaller >= 1e3, lambda: _both_large(f, a, b, x), fraction_result)
 
-    def one() -> Value:
+    def fraction_result() -> Value:
         def of_few() -> Value:
             return _by_gamma(f, a, b, f.call("log1p", -x), "igamma")
 
         return f.choose(b >= a, of_few, lambda: _by_gamma(f, b, a, f.call("log", x), "igammac"))
 
     valid = (a > 0.0) & (b > 0.0) & _finite(f, a) & _finite(f, b) & (x >= 0.0) & (x <= 1.0)
-    return f.choose(valid, found, lambda: f.number(math.nan))
+    return f.choose(valid, valid_result, lambda: f.number(math.nan))

@@ -59,39 +59,42 @@ def _root(f: Formula, size: Value) -> tuple[Value, Value]:
 def asin(f: Formula, x: Value) -> Value:
     """The arcsine; for x above 0.5, pi / 2 minus twice the arcsine of a smaller number."""
     size = f.abs(x)
-    near = size <= 0.5
+    is_small = size <= 0.5
     root, lost = _root(f, size)
-    argument = f.where(near, size, root)
+    argument = f.where(is_small, size, root)
     remainder = _arcsine(f, argument)
     far = PI[0] / 2 - ((remainder + lost) * 2.0 - PI[1] / 2 + root * 2.0)
-    return f.copy_sign(f.where(near, size + remainder, far), x)
+    return f.copy_sign(f.where(is_small, size + remainder, far), x)
 
 
 def acos(f: Formula, x: Value) -> Value:
     """The arccosine."""
     size = f.abs(x)
-    near = size <= 0.5
+    is_small = size <= 0.5
     root, lost = _root(f, size)
-    argument = f.where(near, x, root)
+    argument = f.where(is_small, x, root)
     remainder = _arcsine(f, argument)
     middle = PI[0] / 2 - (x - (PI[1] / 2 - remainder))
     twice = (root + (remainder + lost)) * 2.0
-    behind = PI[0] - (((remainder + lost) * 2.0 - PI[1]) + root * 2.0)
-    return f.where(near, middle, f.where(x < 0.0, behind, twice))
+    obtuse = PI[0] - (((remainder + lost) * 2.0 - PI[1]) + root * 2.0)
+    return f.where(is_small, middle, f.where(x < 0.0, obtuse, twice))
 
 
 def _angle(f: Formula, y: Value, x: Value) -> Value:
     """The angle of a point with x, y >= 0, by the arctangent of a quotient up to 0.41."""
     steep = y > x
-    less, more = f.where(steep, x, y), f.where(steep, y, x)
-    huge = more > 1e300
-    less, more = f.where(huge, less * 0.25, less), f.where(huge, more * 0.25, more)
-    wide = less > more * 0.41421356237309503
-    over, under = f.where(wide, less - more, less), f.where(wide, less + more, more)
-    q = over / under
-    q = f.where(under.equals(0.0), 0.0, q)
-    product, error = f.two_product(q, under)
-    lost = ((over - product) - error) / under
+    smaller, larger = f.where(steep, x, y), f.where(steep, y, x)
+    huge = larger > 1e300
+    smaller, larger = f.where(huge, smaller * 0.25, smaller), f.where(huge, larger * 0.25, larger)
+    wide = smaller > larger * 0.41421356237309503
+    numerator, denominator = (
+        f.where(wide, smaller - larger, smaller),
+        f.where(wide, smaller + larger, larger),
+    )
+    q = numerator / denominator
+    q = f.where(denominator.equals(0.0), 0.0, q)
+    product, error = f.two_product(q, denominator)
+    lost = ((numerator - product) - error) / denominator
     exact = (product > 1e-280) | (product < -1e-280)  # otherwise the error is unknown
     lost = f.where(exact & (f.abs(lost) < 1.0), lost, 0.0)
     z = q * q
@@ -113,11 +116,11 @@ def atan(f: Formula, x: Value) -> Value:
 def atan2(f: Formula, y: Value, x: Value) -> Value:
     """The angle of a point (atan2); the signs of zeros are respected."""
     high, wide = f.abs(y), f.abs(x)
-    both = (high.equals(math.inf)) & (wide.equals(math.inf))
-    high = f.where(both, 1.0, high)
-    wide = f.where(both, 1.0, wide)
+    both_infinite = (high.equals(math.inf)) & (wide.equals(math.inf))
+    high = f.where(both_infinite, 1.0, high)
+    wide = f.where(both_infinite, 1.0, wide)
     angle = f.where(wide.equals(math.inf), 0.0, _angle(f, high, wide))
     angle = f.where(high.equals(math.inf), PI[0] / 2, angle)
-    behind = f.bits_of(x) < 0
-    angle = f.where(behind, PI[0] - (angle - PI[1]), angle)
+    is_obtuse = f.bits_of(x) < 0
+    angle = f.where(is_obtuse, PI[0] - (angle - PI[1]), angle)
     return f.where(f.nan(x) | f.nan(y), x + y, f.copy_sign(angle, y))

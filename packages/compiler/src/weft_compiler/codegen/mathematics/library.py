@@ -87,13 +87,13 @@ def _function(full: str, target: Target) -> tuple[str, frozenset[str], dict[str,
         return fmod_text("double" if width == "f64" else "float"), frozenset(), {}
     f = Formula(width == "f64", target)
     names = ["%x", "%y", "%z"][: _ARITY.get(name, 1)]
-    operands = [Value(f, f.kind, each) for each in names]
+    operands = [Value(f, f.kind, operand) for operand in names]
     if (name in WIDENED or name in _LOOPS) and not f.double:
         wide = [f.convert("fpext", x, "double") for x in operands]
         result = f.convert("fptrunc", f.call(_COARSE.get(name, name), *wide), "float")
     else:
         result = _WRITERS[name](f, *operands)
-    parameters = ", ".join(f"{f.kind} {each}" for each in names)
+    parameters = ", ".join(f"{f.kind} {operand}" for operand in names)
     inlined = "noinline" if name in _LOOPS and f.double else "alwaysinline"
     text = "\n".join(
         [

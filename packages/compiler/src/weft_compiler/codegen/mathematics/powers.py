@@ -17,10 +17,10 @@ def _log(f: Formula, x: Value) -> tuple[Value, Value]:
     n, m = exponentials.split(f, f.where(tiny, x * 2.0**54, x))
     n = n - f.where(tiny, f.integer(54), f.integer(0))
     y = m - 1.0
-    under, under_low = f.two_sum(f.number(2.0), y)
-    s = y / under
-    product, error = f.two_product(s, under)
-    s_low = (((y - product) - error) - s * under_low) / under
+    denominator, denominator_low = f.two_sum(f.number(2.0), y)
+    s = y / denominator
+    product, error = f.two_product(s, denominator)
+    s_low = (((y - product) - error) - s * denominator_low) / denominator
     z, z_low = f.two_product(s, s)
     z_low = z_low + (s + s) * s_low
     remainder = z * f.polynomial(z, [1 / (2 * k + 5) for k in range(10)])

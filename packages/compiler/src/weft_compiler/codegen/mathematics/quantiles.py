@@ -43,25 +43,25 @@ def _tail(f: Formula, p: Value) -> Value:
 def erfinv(f: Formula, y: Value) -> Value:
     """The inverse of the error function; infinite at -1 and 1, NaN beyond."""
     size = f.abs(y)
-    near = size <= 0.5
-    inner = _central(f, f.where(near, size, 0.25))
+    is_central = size <= 0.5
+    inner = _central(f, f.where(is_central, size, 0.25))
     far = (1.0 - size) * 0.5
     is_inside = size < 1.0
-    outer = _tail(f, f.where(near, 0.25, f.where(is_inside, far, 0.25))) * math.sqrt(0.5)
+    outer = _tail(f, f.where(is_central, 0.25, f.where(is_inside, far, 0.25))) * math.sqrt(0.5)
     ends = f.where(size.equals(1.0), math.inf, f.number(math.nan))
-    result = f.where(near, inner, f.where(is_inside, outer, ends))
+    result = f.where(is_central, inner, f.where(is_inside, outer, ends))
     return f.where(f.nan(y), y, f.copy_sign(result, y))
 
 
 def ndtri(f: Formula, p: Value) -> Value:
     """The quantile of the normal distribution; infinite at 0 and 1, NaN beyond."""
-    away = p - 0.5
-    size = f.abs(away)
-    near = size <= 0.25
-    inner = _central(f, f.where(near, away + away, 0.25)) * math.sqrt(2)
-    below = f.where(p > 0.5, 1.0 - p, p)
-    is_inside = below > 0.0
-    outer = _tail(f, f.where(near, 0.25, f.where(is_inside, below, 0.25)))
-    ends = f.where(below.equals(0.0), math.inf, f.number(math.nan))
+    distance = p - 0.5
+    size = f.abs(distance)
+    is_central = size <= 0.25
+    inner = _central(f, f.where(is_central, distance + distance, 0.25)) * math.sqrt(2)
+    tail_probability = f.where(p > 0.5, 1.0 - p, p)
+    is_inside = tail_probability > 0.0
+    outer = _tail(f, f.where(is_central, 0.25, f.where(is_inside, tail_probability, 0.25)))
+    ends = f.where(tail_probability.equals(0.0), math.inf, f.number(math.nan))
     far = f.where(is_inside, outer, ends)
-    return f.where(f.nan(p), p, f.where(near, inner, f.where(away < 0.0, -far, far)))
+    return f.where(f.nan(p), p, f.where(is_central, inner, f.where(distance < 0.0, -far, far)))

@@ -34,26 +34,26 @@ def zeta_sum(f: Formula, s: Value, a: Value) -> Value:
     The expansion of the tail converges if 2 pi a is well above s. Until a is that large, terms are
     added one by one, unless the remaining ones are negligible.
     """
-    enough = s * 0.5 + 12.0
+    threshold = s * 0.5 + 12.0
 
-    def iterate(total: Value, point: Value, done: Value) -> tuple[Value, list[Value]]:
-        low = point < enough
+    def iterate(total: Value, point: Value, converged: Value) -> tuple[Value, list[Value]]:
+        low = point < threshold
         term = f.where(low, f.call("pow", f.where(low, point, 1.0), -s), 0.0)
         total = total + term
-        done = low & (point > 1.0) & (term * point <= total * 1e-18)
+        converged = low & (point > 1.0) & (term * point <= total * 1e-18)
         point = f.where(low, point + 1.0, point)
-        return (point < enough) & ~done, [total, point, done]
+        return (point < threshold) & ~converged, [total, point, converged]
 
-    total, point, done = f.repeat([f.number(0.0), a, f.truth(False)], iterate)
-    over = done | point.equals(math.inf)
-    return f.choose(over, lambda: total, lambda: total + _tail(f, s, point))
+    total, point, converged = f.repeat([f.number(0.0), a, f.truth(False)], iterate)
+    complete = converged | point.equals(math.inf)
+    return f.choose(complete, lambda: total, lambda: total + _tail(f, s, point))
 
 
 def zeta(f: Formula, s: Value, q: Value) -> Value:
     """The Hurwitz zeta function; infinite at s = 1 and at poles, NaN where it is not real."""
-    is_full, below = _is_whole(f, q), q <= 0.0
-    undefined = (s < 1.0) | (below & ~is_full & ~_is_whole(f, s)) | f.nan(s) | f.nan(q)
-    infinite = s.equals(1.0) | (below & is_full)
+    is_full, non_positive = _is_whole(f, q), q <= 0.0
+    undefined = (s < 1.0) | (non_positive & ~is_full & ~_is_whole(f, s)) | f.nan(s) | f.nan(q)
+    infinite = s.equals(1.0) | (non_positive & is_full)
 
     def of_negative() -> Value:
         """Sum the terms at negative arguments, as a difference of sums at positive ones."""
@@ -65,7 +65,7 @@ def zeta(f: Formula, s: Value, q: Value) -> Value:
         return f.call("zeta_sum", s, point) + folded
 
     def defined() -> Value:
-        return f.choose(below, of_negative, lambda: f.call("zeta_sum", s, q))
+        return f.choose(non_positive, of_negative, lambda: f.call("zeta_sum", s, q))
 
     def odd() -> Value:
         return f.where(undefined, math.nan, f.number(math.inf))
@@ -84,8 +84,8 @@ def polygamma(f: Formula, order: Value, x: Value) -> Value:
         signed = f.where(_half(f, order).equals(0.0), -factorial, factorial)
         return signed * f.call("zeta", order + 1.0, x)
 
-    def found() -> Value:
+    def valid_result() -> Value:
         return f.choose(order.equals(0.0), lambda: f.call("digamma", x), higher)
 
     valid = _is_whole(f, order) & (order >= 0.0)
-    return f.choose(valid, found, lambda: f.number(math.nan))
+    return f.choose(valid, valid_result, lambda: f.number(math.nan))

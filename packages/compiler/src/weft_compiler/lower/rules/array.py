@@ -45,9 +45,12 @@ def _reshape(op: Operation) -> Value:
 @lowers("Transpose", "ConjugateTranspose", known_operands=(1,))
 def _transpose(op: Operation) -> Value:
     order = [int(axis) for axis in op.known_value(1)]
-    back = [order.index(axis) for axis in range(len(order))]
+    inverse_order = [order.index(axis) for axis in range(len(order))]
     return move_elements(
-        op.name, op.inputs[0], op.shape(), lambda *position: [position[axis] for axis in back]
+        op.name,
+        op.inputs[0],
+        op.shape(),
+        lambda *position: [position[axis] for axis in inverse_order],
     )
 
 
@@ -187,8 +190,8 @@ def _strided_slice_update(op: Operation) -> Value:
         result, conditions = _unmap_slice_indices(parts, x.shape, position)
         if not value.size:
             return x.at(*position)
-        near = result[len(result) - value.rank :]
-        new = value.at(*map(clamp_index, near, value.shape))
+        clamped = result[len(result) - value.rank :]
+        new = value.at(*map(clamp_index, clamped, value.shape))
         for condition in conditions:
             new = where(condition, new, x.at(*position))
         return new
@@ -260,9 +263,9 @@ def _concat(op: Operation) -> Value:
             place = list(position[:axis])
             if not stacks:
                 place.append(clamp_index(minus(position[axis], end - size), size))
-            one = part.at(*place, *position[axis + 1 :])
+            element_of_part = part.at(*place, *position[axis + 1 :])
             selected = apply("less", position[axis], index(end))
-            result = one if result is None else where(selected, one, result)
+            result = element_of_part if result is None else where(selected, element_of_part, result)
         assert result is not None
         return result
 
@@ -311,13 +314,13 @@ def _part(axis: int, first: int, removes: bool) -> Callable[..., list[Expr]]:
 @lowers("Pad", "PadV2", known_operands=(1,))
 def _pad(op: Operation) -> Value:
     x = op.inputs[0]
-    before = [int(row[0]) for row in op.known_value(1)]
+    leading = [int(row[0]) for row in op.known_value(1)]
     filler = op.inputs[2].at() if op.node.type == "PadV2" else number(0, x.dtype)
 
     def element(*position: Expr) -> Expr:
         if not x.size:
             return filler
-        place = list(map(minus, position, before))
+        place = list(map(minus, position, leading))
         result = x.at(*map(clamp_index, place, x.shape))
         for axis, (i, size) in enumerate(zip(place, x.shape, strict=True)):
             if op.shape()[axis] != size:
@@ -329,13 +332,13 @@ def _pad(op: Operation) -> Value:
 
 @lowers("OneHot", known_operands=(1,))
 def _one_hot(op: Operation) -> Value:
-    indices, _, on, off = op.inputs
+    indices, _, on_value, off_value = op.inputs
     axis = int(op.attr("axis")) % len(op.shape())
 
     def element(*position: Expr) -> Expr:
         selected = indices.at(*position[:axis], *position[axis + 1 :])
         result = apply("equal", cast(selected, position[axis].dtype), position[axis])
-        return where(result, on.at(), off.at())
+        return where(result, on_value.at(), off_value.at())
 
     return compute_value(op.name, op.dtype(), op.shape(), element)
 
@@ -368,7 +371,7 @@ def _stitch(op: Operation) -> Value:
 
     def element(*position: Expr) -> Expr:
         result: Expr = number(0, op.dtype())
-        own, row = table.at(position[0], 0), table.at(position[0], 1)
+        part_index, row = table.at(position[0], 0), table.at(position[0], 1)
         for part, data in enumerate(parts):
             rows = math.prod(data.shape[: data.rank - len(position) + 1])
             if not data.size:
@@ -376,7 +379,9 @@ def _stitch(op: Operation) -> Value:
             place = unflatten_index(
                 clamp_index(row, rows), data.shape[: data.rank - len(position) + 1]
             )
-            result = where(apply("equal", own, index(part)), data.at(*place, *position[1:]), result)
+            result = where(
+                apply("equal", part_index, index(part)), data.at(*place, *position[1:]), result
+            )
         return result
 
     return compute_value(op.name, op.dtype(), shape, element)

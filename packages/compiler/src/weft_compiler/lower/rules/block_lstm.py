@@ -95,8 +95,8 @@ class _ForwardResult:
 
     def at(self, memory: dict[Value, Buffer], step: Expr, b: Expr, j: Expr) -> Load:
         """Return an element."""
-        among = () if self.which is None else (self.which,)
-        return load(memory[self.value], self.value.shape, [step, *among, b, j])
+        prefix = () if self.which is None else (self.which,)
+        return load(memory[self.value], self.value.shape, [step, *prefix, b, j])
 
 
 def _forward_result(value: Value) -> _ForwardResult:
@@ -150,8 +150,8 @@ class _Layer:
 
     def __init__(self, op: Operation, kind: str) -> None:
         self.op, self.name = op, op.name
-        self.count, given = op.inputs[0], op.inputs[1:9]
-        self.given = [widen(op.name, x) for x in given]
+        self.count, operands = op.inputs[0], op.inputs[1:9]
+        self.given = [widen(op.name, x) for x in operands]
         self.x, self.cs_prev, self.h_prev, self.w, *self.peepholes, self.bias = self.given
         (self.steps, self.batch, self.depth), self.width = self.x.shape, self.h_prev.shape[1]
         self.dtype = self.x.dtype
@@ -163,12 +163,12 @@ class _Layer:
     def requirements(self) -> tuple[Requirement, ...]:
         """Require that the number of steps is in range, unless it is known at compile time."""
 
-        def within() -> Expr:
+        def in_range() -> Expr:
             low = apply("less_equal", index(0), cast(self.count.at(), INDEX))
             return apply("bit_and", low, apply("less_equal", self.count.at(), index(self.steps)))
 
-        said = f"steps from 0 to {self.steps} were required"
-        return () if self.known is not None else (Requirement((), within, said),)
+        message = f"steps from 0 to {self.steps} were required"
+        return () if self.known is not None else (Requirement((), in_range, message),)
 
     @property
     def operands(self) -> list[Value]:
@@ -187,8 +187,8 @@ class _Layer:
     ) -> Body:
         """Emit `if_true` for steps within the sequence and `if_false` for those beyond it."""
         count = None if self.known is not None else load(memory[self.count], (), ())
-        there = self.there(step, count)
-        return if_true if there is None else (If(there, if_true, if_false),)
+        condition = self.there(step, count)
+        return if_true if condition is None else (If(condition, if_true, if_false),)
 
     def within(self, value: Value) -> Value:
         """Set values beyond the sequence to zero, so that these steps have no effect."""
@@ -197,9 +197,9 @@ class _Layer:
         zero = number(0, value.dtype)
 
         def element(*position: Expr) -> Expr:
-            there = self.there(position[0])
-            assert there is not None
-            return where(there, value.at(*position), zero)
+            condition = self.there(position[0])
+            assert condition is not None
+            return where(condition, value.at(*position), zero)
 
         return compute_value(f"{value.name}_within", value.dtype, value.shape, element)
 
@@ -217,9 +217,9 @@ def _lstm(op: Operation) -> list[Value]:
         memory = dict(zip(operands, buffers, strict=True))
         return _Forward(layer, weights, unique, results, memory).body()
 
-    whole = Value(f"{op.name}_steps", layer.dtype, shape, StatementDefinition(operands, write))
-    whole.requires = layer.requirements()
-    return _parts(op, whole)
+    steps = Value(f"{op.name}_steps", layer.dtype, shape, StatementDefinition(operands, write))
+    steps.requires = layer.requirements()
+    return _parts(op, steps)
 
 
 def _split_weights(layer: _Layer) -> list[Value]:
@@ -336,20 +336,20 @@ class _Forward(_Writer):
     def element(self, iteration: Expr, b: Expr, j: Expr) -> Body:
         """Emit the results and the new states of one element in a step."""
         layer, cell = self.layer, self.layer.cell
-        before = self.name("before", Load(layer.dtype, self.cell.name, (b, j)))
+        previous = self.name("before", Load(layer.dtype, self.cell.name, (b, j)))
 
         def gate(name: str) -> Expr:
             column = cell.column(name, j)
-            given = Load(layer.dtype, self.gates.name, (iteration, b, column))
-            return cell.biased(name, given, self.load(layer.bias, column))
+            product = Load(layer.dtype, self.gates.name, (iteration, b, column))
+            return cell.biased(name, product, self.load(layer.bias, column))
 
         def sees(name: str, state: Expr, kind: int) -> Expr:
             weight = self.load(layer.peepholes[kind], j)
             return self.name(name, sigmoid(cell.seen(gate(name), state, weight)))
 
-        i, f = sees("i", before, 0), sees("f", before, 1)
+        i, f = sees("i", previous, 0), sees("f", previous, 1)
         ci = self.name("ci", apply("tanh", gate("c")))
-        cs = self.name("cs", cell.new(i, f, ci, before))
+        cs = self.name("cs", cell.new(i, f, ci, previous))
         o = sees("o", cs, 2)
         co = self.name("co", apply("tanh", cs))
         h = self.name("h", mul(co, o))
@@ -368,12 +368,12 @@ class _Forward(_Writer):
 @lowers("BlockLSTMGrad", "BlockLSTMGradV2")
 def _lstm_grad(op: Operation) -> list[Value]:
     layer = _Layer(op, op.node.type.replace("Grad", ""))
-    given = op.inputs[9:]
+    saved = op.inputs[9:]
     shape = (layer.steps, *layer.row)
-    require(all(item.shape == shape for item in given), "the shapes of its operands do not match")
-    *values, cs_grad, h_grad = [widen(op.name, item) for item in given]
-    back = _Backward(layer, [*map(_forward_result, values)], cs_grad, h_grad)
-    rows, cell = back.value(), layer.cell
+    require(all(item.shape == shape for item in saved), "the shapes of its operands do not match")
+    *values, cs_grad, h_grad = [widen(op.name, item) for item in saved]
+    backward = _Backward(layer, [*map(_forward_result, values)], cs_grad, h_grad)
+    rows, cell = backward.value(), layer.cell
 
     def state(name: str, kind: int) -> Value:
         return compute_value(
@@ -392,8 +392,8 @@ def _lstm_grad(op: Operation) -> list[Value]:
         )
 
     cells = layer.within(values[1])
-    before = layer.within(_previous_states(f"{op.name}_before", layer.cs_prev, cells))
-    flows = [(gate("i"), before), (gate("f"), before), (gate("o"), cells)]
+    previous = layer.within(_previous_states(f"{op.name}_before", layer.cs_prev, cells))
+    flows = [(gate("i"), previous), (gate("f"), previous), (gate("o"), cells)]
     by_peepholes = [
         by_peephole(f"{op.name}_{position}", cell, *flow) for position, flow in enumerate(flows)
     ]
@@ -444,10 +444,10 @@ def _by_weights(layer: _Layer, rows: Value, states: Value) -> Value:
     def write(unique: Unique, result: Buffer, *buffers: Buffer) -> Sequence[Statement]:
         memory = dict(zip(operands, buffers, strict=True))
 
-        def product(a: Load, to: int, step: int, sizes: tuple[int, int], adds: bool) -> Body:
+        def product(a: Load, column: int, step: int, sizes: tuple[int, int], adds: bool) -> Body:
             m, k = sizes
             b = load(memory[rows], rows.shape, [step, 0, 0])
-            c = load(result, layer.w.shape, [to, 0])
+            c = load(result, layer.w.shape, [column, 0])
             return _product((a, b, c), (m, n, k), (1, m), (n, 1), adds)
 
         if not steps * batch:
@@ -497,8 +497,10 @@ class _Backward:
         """Return the gradients as a value."""
         layer = self.layer
         shape = (layer.steps + 1, layer.batch, 4 * layer.width)
-        taken = [value.value for name, value in self.values.items() if name != "h"]
-        operands = list(dict.fromkeys([*layer.operands, *taken, self.cs_grad, self.h_grad]))
+        forward_values = [value.value for name, value in self.values.items() if name != "h"]
+        operands = list(
+            dict.fromkeys([*layer.operands, *forward_values, self.cs_grad, self.h_grad])
+        )
 
         def write(unique: Unique, rows: Buffer, *buffers: Buffer) -> Sequence[Statement]:
             if 0 in shape:
@@ -538,8 +540,8 @@ class _Backward:
             load(memory[layer.w], layer.w.shape, [layer.depth, 0]),
             Load(states[1].dtype, states[1].name, (index(0), index(0))),
         )
-        through = _product(views, (layer.batch, layer.width, n), (n, 1), (1, n))
-        there = (*nest(unique, layer.row, element), *through)
+        backpropagation = _product(views, (layer.batch, layer.width, n), (n, 1), (1, n))
+        statements = (*nest(unique, layer.row, element), *backpropagation)
         overflow = nest(
             unique, (layer.batch, n), lambda b, j: (Store(rows.name, (position, b, j), zero),)
         )
@@ -547,7 +549,7 @@ class _Backward:
         step = Let(
             position.name, clamp_index(minus(layer.steps - 1, iteration), max(layer.steps, 1))
         )
-        iterations = (step, *layer.emit_guarded(position, memory, there, overflow))
+        iterations = (step, *layer.emit_guarded(position, memory, statements, overflow))
         return (
             *map(Allocate, states),
             *nest(unique, layer.row, begin),
@@ -561,20 +563,20 @@ class _Element(_Writer):
 
     def __init__(
         self,
-        back: _Backward,
+        backward: _Backward,
         unique: Unique,
         states: Sequence[Buffer],
         memory: dict[Value, Buffer],
     ) -> None:
         super().__init__(unique, memory)
-        self.back, self.states = back, states
+        self.back, self.states = backward, states
 
     def before(self, step: Expr, b: Expr, j: Expr) -> Expr:
         """Return the value of the cell before a step."""
         layer, earlier = self.back.layer, clamp_index(minus(step, 1), self.back.layer.steps)
         first = apply("equal", step, index(0))
-        given = self.back.values["cs"].at(self.memory, earlier, b, j)
-        return where(first, self.load(layer.cs_prev, b, j), given)
+        earlier_cell = self.back.values["cs"].at(self.memory, earlier, b, j)
+        return where(first, self.load(layer.cs_prev, b, j), earlier_cell)
 
     def body(self, rows: Buffer, position: tuple[Expr, Expr, Expr]) -> Body:
         """Return all statements for the element."""
@@ -591,14 +593,14 @@ class _Element(_Writer):
         cs = add(by_cs, self.load(self.back.cs_grad, *position))
         gates = {"o": self.name("to_o", flow.to_o(h))}
         to_cs = self.name("to_cs", flow.to_cell(cs, h, gates["o"]))
-        before = self.name("before", self.before(step, b, j))
-        gates |= {gate: self.name("to", flow.to_gate(gate, to_cs, before)) for gate in "icf"}
-        kept = self.name("kept", flow.to_before(to_cs, gates["i"], gates["f"]))
+        previous = self.name("before", self.before(step, b, j))
+        gates |= {gate: self.name("to", flow.to_gate(gate, to_cs, previous)) for gate in "icf"}
+        to_previous = self.name("kept", flow.to_before(to_cs, gates["i"], gates["f"]))
         return (
             *self.lets,
             *[
                 Store(rows.name, (step, b, cell.column(gate, j)), value)
                 for gate, value in gates.items()
             ],
-            Store(self.states[0].name, (b, j), kept),
+            Store(self.states[0].name, (b, j), to_previous),
         )

@@ -96,18 +96,18 @@ class Cell:
         """Return the column of a gate's element."""
         return plus(j, self.order.index(gate) * self.width)
 
-    def biased(self, gate: str, given: Expr, bias: Expr) -> Expr:
+    def biased(self, gate: str, product: Expr, bias: Expr) -> Expr:
         """Return a gate with its bias, including the forget bias."""
-        more = gate == "f" and self.forget
-        return add(given, add(bias, number(self.forget, bias.dtype)) if more else bias)
+        has_forget_bias = gate == "f" and self.forget
+        return add(product, add(bias, number(self.forget, bias.dtype)) if has_forget_bias else bias)
 
     def seen(self, gate: Expr, cell: Expr, weight: Expr) -> Expr:
         """Return a gate plus its peephole term; without peepholes, the gate itself."""
         return add(gate, mul(cell, weight)) if self.sees else gate
 
-    def new(self, i: Expr, f: Expr, ci: Expr, before: Expr) -> Expr:
+    def new(self, i: Expr, f: Expr, ci: Expr, previous: Expr) -> Expr:
         """Return the value of the cell after a step."""
-        cell = add(mul(ci, i), mul(before, f))
+        cell = add(mul(ci, i), mul(previous, f))
         if not self.clip > 0:
             return cell
         high, low = number(self.clip, cell.dtype), number(-self.clip, cell.dtype)
@@ -136,14 +136,14 @@ class CellGradient:
     def to_cell(self, cs: Expr, h: Expr, to_o: Expr) -> Expr:
         """Return the gradient of the cell after the step."""
         _, _, o, _, co = self.step
-        through = mul(h, mul(_one_minus(mul(co, co)), o))
-        return self.cell.seen(add(cs, through), to_o, self.weights[2])
+        from_output = mul(h, mul(_one_minus(mul(co, co)), o))
+        return self.cell.seen(add(cs, from_output), to_o, self.weights[2])
 
-    def to_gate(self, gate: str, to_cs: Expr, before: Expr) -> Expr:
+    def to_gate(self, gate: str, to_cs: Expr, previous: Expr) -> Expr:
         """Return the gradient of a gate from that of the cell after the step."""
         i, f, _, ci, _ = self.step
         if gate == "f":
-            return mul(mul(_sigmoid_derivative(f), before), to_cs)
+            return mul(mul(_sigmoid_derivative(f), previous), to_cs)
         return mul(
             mul(_sigmoid_derivative(i), ci) if gate == "i" else mul(_one_minus(mul(ci, ci)), i),
             to_cs,
@@ -151,10 +151,10 @@ class CellGradient:
 
     def to_before(self, to_cs: Expr, to_i: Expr, to_f: Expr) -> Expr:
         """Return the gradient of the cell before the step."""
-        seen = mul(to_cs, self.step[1])
+        total = mul(to_cs, self.step[1])
         for gate, weight in zip((to_i, to_f), self.weights[:2], strict=True):
-            seen = self.cell.seen(seen, gate, weight)
-        return seen
+            total = self.cell.seen(total, gate, weight)
+        return total
 
 
 @lowers("LSTMBlockCell")
@@ -179,8 +179,8 @@ def _lstm_cell(op: Operation) -> list[Value]:
 
     i, f = sees("i", cs_prev, wci), sees("f", cs_prev, wcf)
     ci = value("ci", lambda *position: apply("tanh", gate("c", *position)))
-    taken = (i, f, ci, cs_prev)
-    cs = value("cs", lambda *position: cell.new(*[item.at(*position) for item in taken]))
+    operands = (i, f, ci, cs_prev)
+    cs = value("cs", lambda *position: cell.new(*[item.at(*position) for item in operands]))
     o = sees("o", cs, wco)
     co = value("co", lambda *position: apply("tanh", cs.at(*position)))
     h = value("h", lambda *position: mul(co.at(*position), o.at(*position)))
@@ -233,12 +233,12 @@ def _lstm_cell_grad(op: Operation) -> list[Value]:
 
     def all_gates(b: Expr, j: Expr) -> Expr:
         width = shape[1]
-        *others, result = [
+        *earlier_gates, result = [
             gates[gate].at(b, clamp_index(minus(j, position * width), width))
             for position, gate in enumerate(cell.order)
         ]
-        for position, other in reversed(list(enumerate(others))):
-            result = where(apply("less", j, index((position + 1) * width)), other, result)
+        for position, earlier_gate in reversed(list(enumerate(earlier_gates))):
+            result = where(apply("less", j, index((position + 1) * width)), earlier_gate, result)
         return result
 
     joined = compute_value(f"{op.name}_gates", h_prev.dtype, (shape[0], 4 * shape[1]), all_gates)
@@ -270,8 +270,8 @@ def _gru_cell(op: Operation) -> list[Value]:
     def value(name: str, element: Callable[..., Expr]) -> Value:
         return compute_value(f"{op.name}_{name}", x.dtype, h.shape, element)
 
-    both = _side_by_side(op.name, x, h)
-    gates = product_of(f"{op.name}_gates", both, w_ru, (batch, 2 * width))
+    inputs = _side_by_side(op.name, x, h)
+    gates = product_of(f"{op.name}_gates", inputs, w_ru, (batch, 2 * width))
 
     def gate(position: int, b: Expr, j: Expr) -> Expr:
         column = plus(j, position * width)
@@ -282,8 +282,8 @@ def _gru_cell(op: Operation) -> list[Value]:
         for position, name in enumerate("ru")
     )
     reset = value("reset", lambda *position: mul(h.at(*position), r.at(*position)))
-    seen = _side_by_side(f"{op.name}_reset", x, reset)
-    entry = product_of(f"{op.name}_entry", seen, w_c, h.shape)
+    reset_inputs = _side_by_side(f"{op.name}_reset", x, reset)
+    entry = product_of(f"{op.name}_entry", reset_inputs, w_c, h.shape)
     c = value("c", lambda b, j: apply("tanh", add(entry.at(b, j), b_c.at(j))))
 
     def new(*position: Expr) -> Expr:
@@ -313,8 +313,8 @@ def _gru_cell_grad(op: Operation) -> list[Value]:
 
     def to_gates(b: Expr, j: Expr) -> Expr:
         first, second = (b, clamp_index(j, width)), (b, clamp_index(minus(j, width), width))
-        through = inner.at(b, plus(depth, first[1]))
-        by_r = mul(mul(through, h.at(*first)), _sigmoid_derivative(r.at(*first)))
+        to_reset = inner.at(b, plus(depth, first[1]))
+        by_r = mul(mul(to_reset, h.at(*first)), _sigmoid_derivative(r.at(*first)))
         change = apply("sub", h.at(*second), c.at(*second))
         by_u = mul(mul(d_h.at(*second), change), _sigmoid_derivative(u.at(*second)))
         return where(apply("less", j, index(width)), by_r, by_u)

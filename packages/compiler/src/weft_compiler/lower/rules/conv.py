@@ -112,8 +112,8 @@ def axes_of(op: Operation, shape: Sequence[int], taps: Sequence[int]) -> list[Ax
     pads, result = pairs(explicit, len(layout)), []
     for axis, k in zip(spatial_axes(layout), taps, strict=True):
         stride, dilation = op.attr("strides")[axis], op.attr("dilations")[axis]
-        count, before, _ = slide(shape[axis], k, stride, dilation, op.attr("padding"), pads[axis])
-        result.append(Axis(count, k, stride, dilation, before))
+        count, leading, _ = slide(shape[axis], k, stride, dilation, op.attr("padding"), pads[axis])
+        result.append(Axis(count, k, stride, dilation, leading))
     return result
 
 
@@ -123,8 +123,13 @@ def channels_last(x: Value, layout: str) -> Value:
     if axis == rank - 1:
         return x
     order = [*range(axis), *range(axis + 1, rank), axis]
-    shape = [x.shape[each] for each in order]
-    return move_elements(f"{x.name}_last", x, shape, lambda *at: (*at[:axis], at[-1], *at[axis:-1]))
+    shape = [x.shape[axis_index] for axis_index in order]
+    return move_elements(
+        f"{x.name}_last",
+        x,
+        shape,
+        lambda *indices: (*indices[:axis], indices[-1], *indices[axis:-1]),
+    )
 
 
 def as_layout(x: Value, layout: str, name: str) -> Value:
@@ -133,7 +138,9 @@ def as_layout(x: Value, layout: str, name: str) -> Value:
     if axis == x.rank - 1:
         return x
     shape = (*x.shape[:axis], x.shape[-1], *x.shape[axis:-1])
-    return move_elements(name, x, shape, lambda *at: (*at[:axis], *at[axis + 1 :], at[axis]))
+    return move_elements(
+        name, x, shape, lambda *indices: (*indices[:axis], *indices[axis + 1 :], indices[axis])
+    )
 
 
 def _operand(op: Operation, x: Value) -> Value:
@@ -189,7 +196,10 @@ def _by_input(op: Operation) -> Value:
             continue
         w = _pack_filters(filters, [y.taps, x.taps], transposed=True)
         part = _convolve(op, last, w, [y.axis, x.axis], channels, "_part")
-        if any(of.axis.has_margin(n) for of, n in zip((y, x), last.shape[1:3], strict=True)):
+        if any(
+            axis_windows.axis.has_margin(n)
+            for axis_windows, n in zip((y, x), last.shape[1:3], strict=True)
+        ):
             part.requires = _all_finite(op, filters)
         parts.append(part)
     if len(parts) == 1 and parts[0] is not None:
@@ -242,9 +252,9 @@ def _phases(axis: Axis, size: int) -> list[_Phase]:
         reach = [k for k in range(axis.taps) if (begin - k * axis.dilation) % axis.stride == 0]
         taps = range(reach[-1], reach[0] - 1, -step) if reach else range(0)
         # The window that the last tap belongs to begins that tap's offset before the position.
-        before = -((begin - taps[0] * axis.dilation) // axis.stride) if reach else 0
+        leading = -((begin - taps[0] * axis.dilation) // axis.stride) if reach else 0
         count = len(range(first, size, axis.stride))
-        results.append(_Phase(taps, Axis(count, len(taps), 1, dilation, before)))
+        results.append(_Phase(taps, Axis(count, len(taps), 1, dilation, leading)))
     return results
 
 
@@ -279,19 +289,19 @@ def _spread(
     a, b = rows_of(gradient, windows), rows_of(filters, taps)
     terms = product_sums(f"{name}_terms", a, b, (a.shape[0], b.shape[0]), transpose_b=True)
 
-    def write(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
+    def write(unique: Unique, y: Buffer, source: Buffer) -> Sequence[Statement]:
         def add(n: Expr, *index: Expr) -> Body:
             (*of_window, i, j), c = index[:-1], index[-1]
-            there, indices = [], []
+            conditions, indices = [], []
             for window, tap, axis, size in zip(of_window, (i, j), axes, shape[1:3], strict=True):
                 sum_of = plus(times(window, axis.stride), times(tap, axis.dilation))
                 position = minus(sum_of, axis.before)
-                there.append(is_inside(position, size))
+                conditions.append(is_inside(position, size))
                 indices.append(clamp_index(position, size))
             term = [flatten_indices((n, *of_window), windows), flatten_indices((i, j, c), taps)]
-            value = load(given, terms.shape, term)
+            value = load(source, terms.shape, term)
             added = Store(y.name, (n, *indices, c), value, "add")
-            return (If(apply("bit_and", *there), (added,)),)
+            return (If(apply("bit_and", *conditions), (added,)),)
 
         zeros = fill(unique, y, number(0, y.dtype))
         return (*zeros, *nest(unique, (*windows, *taps), add))
@@ -303,12 +313,12 @@ def _interleave(
     op: Operation, shape: Sequence[int], parts: Sequence[Value | None], steps: Sequence[int]
 ) -> Value:
     """Interleave the parts of a tensor; part i holds every n-th row or column, starting at i."""
-    given = [part for part in parts if part is not None]
-    dtype = given[0].dtype if given else op.dtype()
+    present = [part for part in parts if part is not None]
+    dtype = present[0].dtype if present else op.dtype()
     zero = number(0, dtype)
 
     def write(unique: Unique, y: Buffer, *buffers: Buffer) -> Sequence[Statement]:
-        memory = dict(zip(map(id, given), buffers, strict=True))
+        memory = dict(zip(map(id, present), buffers, strict=True))
         body: list[Statement] = []
         for part, start in zip(parts, product(*map(range, steps)), strict=True):
             sizes = [
@@ -329,7 +339,7 @@ def _interleave(
             body += nest(unique, (shape[0], *sizes, shape[3]), store)
         return body
 
-    return Value(f"{op.name}_whole", dtype, tuple(shape), StatementDefinition(given, write))
+    return Value(f"{op.name}_whole", dtype, tuple(shape), StatementDefinition(present, write))
 
 
 @lowers(
@@ -342,14 +352,16 @@ def _by_filter(op: Operation) -> Value:
     require(op.dtype() in _TYPES, f"a convolution of {op.dtype().name}")
     layout, (high, wide, channels, depth) = op.attr("data_format"), op.shape()
     axes = axes_of(op, op.inputs[0].shape, (high, wide))
-    x, gradient = (channels_last(_operand(op, op.inputs[at]), layout) for at in (0, 2))
+    x, gradient = (
+        channels_last(_operand(op, op.inputs[operand_index]), layout) for operand_index in (0, 2)
+    )
     require(x.shape[-1] == channels, "the depths of the filter and the input differ")
     expected = (x.shape[0], *[axis.count for axis in axes], depth)
     require(gradient.shape == expected, "the shapes of its operands do not match")
-    of = windows_of(x, axes, depth, x.shape[0], axes[0].count)
-    routine = select_filter_gradient(of, x.dtype, is_direct=op.direct)
+    convolution = windows_of(x, axes, depth, x.shape[0], axes[0].count)
+    routine = select_filter_gradient(convolution, x.dtype, is_direct=op.direct)
     if issubclass(routine, WinogradGradient):
-        return _finalize_result(op, gradient_by_points(op, x, gradient, of))
+        return _finalize_result(op, gradient_by_points(op, x, gradient, convolution))
 
     def write(unique: Unique, y: Buffer, *buffers: Buffer) -> Sequence[Statement]:
         zeros = fill(unique, y, number(0, y.dtype))
@@ -360,16 +372,16 @@ def _by_filter(op: Operation) -> Value:
 
         def call(first: Expr, count: int) -> Body:
             images_view, gradient_view = (
-                load(buffer, of.shape, [first, index(0), index(0), index(0)])
-                for buffer, of in zip(buffers, (x, gradient), strict=True)
+                load(buffer, view.shape, [first, index(0), index(0), index(0)])
+                for buffer, view in zip(buffers, (x, gradient), strict=True)
             )
             target = load(y, y.shape, [index(0)] * 4)
             windows = windows_of(x, axes, depth, count, axes[0].count)
             return (routine(images_view, gradient_view, target, **windows.geometry, accumulate=1),)
 
-        whole = images // step
-        body = [*zeros, *nest(unique, (whole,), lambda i: call(times(i, step), step))]
-        return [*body, *(call(index(whole * step), images % step) if images % step else ())]
+        full_blocks = images // step
+        body = [*zeros, *nest(unique, (full_blocks,), lambda i: call(times(i, step), step))]
+        return [*body, *(call(index(full_blocks * step), images % step) if images % step else ())]
 
     transposed = (depth, high, wide, channels)
     dtype = dtypes.float32 if x.dtype is dtypes.bfloat16 else x.dtype
@@ -378,8 +390,8 @@ def _by_filter(op: Operation) -> Value:
     )
     indices = high * wide * channels
 
-    def transpose(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
-        views = load(given, transposed, [index(0)] * 4), load(y, op.shape(), [index(0)] * 4)
+    def transpose(unique: Unique, y: Buffer, source: Buffer) -> Sequence[Statement]:
+        views = load(source, transposed, [index(0)] * 4), load(y, op.shape(), [index(0)] * 4)
         call = Transpose(*views, rows=depth, columns=indices, x_row=indices, y_row=depth)
         return (call,) if depth * indices else ()
 
@@ -413,22 +425,24 @@ def _pack_filters(filters: Value, taps: Sequence[range], transposed: bool = Fals
         position = plus(times(p, columns), o)
         if panels * columns == depth:
             return filters.at(*_tap(taps, i, j), c, position)
-        there = apply("less", position, index(depth))
-        return where(there, filters.at(*_tap(taps, i, j), c, clamp_index(position, depth)), zero)
+        in_bounds = apply("less", position, index(depth))
+        return where(
+            in_bounds, filters.at(*_tap(taps, i, j), c, clamp_index(position, depth)), zero
+        )
 
-    def transpose(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
+    def transpose(unique: Unique, y: Buffer, source: Buffer) -> Sequence[Statement]:
         """Transpose filters to panels; unused columns of the last panel stay undefined."""
 
         def call(p: Expr, i: Expr, j: Expr, count: int) -> Body:
             first = [*_tap(taps, i, j), times(p, columns), index(0)]
-            views = load(given, filters.shape, first), load(y, shape, [p, i, j, *[index(0)] * 2])
+            views = load(source, filters.shape, first), load(y, shape, [p, i, j, *[index(0)] * 2])
             call = Transpose(*views, rows=count, columns=channels, x_row=channels, y_row=columns)
             return (call,)
 
-        whole, remainder = divmod(depth, columns)
-        body = nest(unique, (whole, *shape[1:3]), lambda p, i, j: call(p, i, j, columns))
+        full_panels, remainder = divmod(depth, columns)
+        body = nest(unique, (full_panels, *shape[1:3]), lambda p, i, j: call(p, i, j, columns))
         if remainder:
-            last = index(whole)
+            last = index(full_panels)
             body = (*body, *nest(unique, shape[1:3], lambda i, j: call(last, i, j, remainder)))
         return body if channels else ()
 
@@ -440,7 +454,10 @@ def _pack_filters(filters: Value, taps: Sequence[range], transposed: bool = Fals
 
 def _tap(taps: Sequence[range], *index: Expr) -> list[Expr]:
     """Map the position of a tap to that in the filter."""
-    return [plus(times(k, of.step), of.start) for k, of in zip(index, taps, strict=True)]
+    return [
+        plus(times(k, tap_range.step), tap_range.start)
+        for k, tap_range in zip(index, taps, strict=True)
+    ]
 
 
 def _transpose_filters(filters: Value, taps: Sequence[range]) -> Value:
@@ -465,11 +482,11 @@ def _pack_filter_pairs(filters: Value, taps: Sequence[range], transposed: bool) 
     if transposed and channels % PAIR:  # a pair would span two taps
         filters, transposed = _transpose_filters(filters, taps), False
 
-    def write(unique: Unique, panels: Buffer, given: Buffer) -> Sequence[Statement]:
+    def write(unique: Unique, panels: Buffer, source: Buffer) -> Sequence[Statement]:
         first = [index(0)] * 4
 
         if not transposed:
-            views = load(given, filters.shape, first), load(panels, shape, first)
+            views = load(source, filters.shape, first), load(panels, shape, first)
             call = PackPairs(*views, n=depth, k=count * channels, b_row=depth, b_column=1)
             return (call,) if math.prod(filters.shape) else ()
 
@@ -477,15 +494,15 @@ def _pack_filter_pairs(filters: Value, taps: Sequence[range], transposed: bool) 
             indices = _tap(taps, i, j)
             row = times(plus(times(i, len(taps[1])), j), channels // PAIR)
             views = (
-                load(given, filters.shape, [*indices, times(p, PANEL), index(0)]),
+                load(source, filters.shape, [*indices, times(p, PANEL), index(0)]),
                 load(panels, shape, [p, row, *first[2:]]),
             )
             return (PackPairs(*views, n=columns, k=channels, b_row=1, b_column=channels),)
 
-        whole, remainder = divmod(depth, PANEL)
-        body = nest(unique, (whole, *map(len, taps)), partial(tap, PANEL))
+        full_panels, remainder = divmod(depth, PANEL)
+        body = nest(unique, (full_panels, *map(len, taps)), partial(tap, PANEL))
         if remainder:
-            last = partial(tap, remainder, index(whole))
+            last = partial(tap, remainder, index(full_panels))
             body = (*body, *nest(unique, tuple(map(len, taps)), last))
         return body if channels else ()
 
@@ -493,12 +510,12 @@ def _pack_filter_pairs(filters: Value, taps: Sequence[range], transposed: bool) 
 
 
 def _convolve(
-    op: Operation, x: Value, w: Value, axes: Sequence[Axis], depth: int, what: str = ""
+    op: Operation, x: Value, w: Value, axes: Sequence[Axis], depth: int, suffix: str = ""
 ) -> Value:
     """Convolve (N, H, W, C) with filters, packed or not: (N, H', W', depth)."""
-    shape, name = (x.shape[0], *[axis.count for axis in axes], depth), f"{op.name}{what}"
-    of = windows_of(x, axes, depth, shape[0], shape[1])
-    routine = select_convolution(of, x.dtype, is_packed=w.rank == 5, is_direct=op.direct)
+    shape, name = (x.shape[0], *[axis.count for axis in axes], depth), f"{op.name}{suffix}"
+    convolution = windows_of(x, axes, depth, shape[0], shape[1])
+    routine = select_convolution(convolution, x.dtype, is_packed=w.rank == 5, is_direct=op.direct)
     if issubclass(routine, Winograd):
         return _convolve_winograd(name, x, w, axes, shape)
 

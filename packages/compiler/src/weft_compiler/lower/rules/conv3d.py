@@ -42,11 +42,11 @@ def _result(op: Operation, value: Value, layout: bool = True) -> Value:
 @lowers("Conv3D")
 def _conv(op: Operation) -> Value:
     x, filters = _widen(op, 0), widen(op.name, op.inputs[1])
-    of = _Slices.of(op, x.shape, filters.shape)
+    slices = _Slices.of(op, x.shape, filters.shape)
     require(x.shape[-1] == filters.shape[3], "the depths of the filter and the input differ")
-    shape = (x.shape[0], *[axis.count for axis in of.axes], filters.shape[4])
+    shape = (x.shape[0], *[axis.count for axis in slices.axes], filters.shape[4])
     flat = (shape[0] * shape[1], *shape[2:])
-    result = of.by_images("Conv2D", flat, (of.seen(x), _as_images(filters)))
+    result = slices.by_images("Conv2D", flat, (slices.seen(x), _as_images(filters)))
     return _result(op, _split(op.name, result, shape))
 
 
@@ -54,23 +54,25 @@ def _conv(op: Operation) -> Value:
 def _by_input(op: Operation) -> Value:
     filters, gradient = widen(op.name, op.inputs[1]), _widen(op, 2)
     shape = _channels_last_shape(op, op.shape())
-    of = _Slices.of(op, shape, filters.shape)
-    _require_gradient(of, shape, gradient, filters.shape)
-    rows = (of.images, *shape[2:4], of.axes[0].taps * shape[4])
-    given = (_sizes(op), _as_images(filters), _join_slices(gradient))
-    return _result(op, of.fold_gradients(of.by_images("Conv2DBackpropInput", rows, given)))
+    slices = _Slices.of(op, shape, filters.shape)
+    _require_gradient(slices, shape, gradient, filters.shape)
+    rows = (slices.images, *shape[2:4], slices.axes[0].taps * shape[4])
+    operands = (_sizes(op), _as_images(filters), _join_slices(gradient))
+    return _result(
+        op, slices.fold_gradients(slices.by_images("Conv2DBackpropInput", rows, operands))
+    )
 
 
 @lowers("Conv3DBackpropFilterV2", known_operands=(1,))
 def _by_filter(op: Operation) -> Value:
     x, gradient, shape = _widen(op, 0), _widen(op, 2), op.shape()
-    of = _Slices.of(op, x.shape, shape)
+    slices = _Slices.of(op, x.shape, shape)
     require(x.shape[-1] == shape[3], "the depths of the filter and the input differ")
-    _require_gradient(of, x.shape, gradient, shape)
+    _require_gradient(slices, x.shape, gradient, shape)
     taps, high, wide, channels, depth = shape
     flat = (high, wide, taps * channels, depth)
-    given = (of.seen(x, apart=True), _sizes(op), _join_slices(gradient, apart=True))
-    result = of.by_images("Conv2DBackpropFilter", flat, given)
+    operands = (slices.seen(x, separate=True), _sizes(op), _join_slices(gradient, separate=True))
+    result = slices.by_images("Conv2DBackpropFilter", flat, operands)
 
     def source(k: Expr, i: Expr, j: Expr, c: Expr, o: Expr) -> tuple[Expr, ...]:
         return i, j, plus(times(k, channels), c), o
@@ -100,14 +102,14 @@ def _sizes(op: Operation) -> Value:
     return Value(f"{op.name}_sizes", dtypes.int32, (4,), constant=np.zeros(4, np.int32))
 
 
-def _join_slices(x: Value, apart: bool = False) -> Value:
+def _join_slices(x: Value, separate: bool = False) -> Value:
     """View all slices of volumes as images.
 
     Args:
-      apart: True to copy small ones. Routines with several operands need this, because they cannot
-        detect that a volume overlaps with its own slice.
+      separate: True to copy small ones. Routines with several operands need this, because they
+        cannot detect that a volume overlaps with its own slice.
     """
-    dense = not apart or x.shape[0] <= 1 or math.prod(x.shape[2:4]) >= FEW
+    dense = not separate or x.shape[0] <= 1 or math.prod(x.shape[2:4]) >= FEW
     count, shape = x.shape[1], (x.shape[0] * x.shape[1], *x.shape[2:])
 
     def source(n: Expr, *index: Expr) -> tuple[Expr, ...]:
@@ -158,11 +160,11 @@ class _Slices:
         """Return the geometry of an op."""
         layout = op.attr("data_format")
         first, *_, last = range(len(shape))
-        given = list(shape)
+        last_layout = list(shape)
         if layout.index("C") != last:
-            given = [shape[first], shape[last], *shape[1:last]]
+            last_layout = [shape[first], shape[last], *shape[1:last]]
         require(filters[0] <= MOST_TAPS, f"its windows have more than {MOST_TAPS} slices")
-        return cls(op, shape, axes_of(op, given, filters[:3]))
+        return cls(op, shape, axes_of(op, last_layout, filters[:3]))
 
     @property
     def images(self) -> int:
@@ -181,8 +183,10 @@ class _Slices:
             attrs = {"dtype": operand.dtype, "shape": operand.shape}
             placeholder, dims = lookup_op("Placeholder"), [operand.shape]
             name = f"{op.name}_{index}"
-            given = graph.add_derived(op.node, placeholder, name, (), attrs, [operand.dtype], dims)
-            sources.append(given.outputs[0])
+            operand_node = graph.add_derived(
+                op.node, placeholder, name, (), attrs, [operand.dtype], dims
+            )
+            sources.append(operand_node.outputs[0])
         dtype = operands[-1].dtype
         attrs = {
             "T": dtype,
@@ -215,8 +219,8 @@ class _Slices:
             statements: list[Statement] = []
             for tap in range(axis.taps):
                 position = Variable(d.dtype, unique("place"))
-                of = minus(times(d, axis.stride), axis.before - tap * axis.dilation)
-                statements.append(Let(position.name, of))
+                slice_index = minus(times(d, axis.stride), axis.before - tap * axis.dilation)
+                statements.append(Let(position.name, slice_index))
                 statements += body(
                     n, d, tap, clamp_index(position, size), is_inside(position, size)
                 )
@@ -224,24 +228,24 @@ class _Slices:
 
         return nest(unique, (self.shape[0], axis.count), window)
 
-    def seen(self, x: Value, apart: bool = False) -> Value:
+    def seen(self, x: Value, separate: bool = False) -> Value:
         """Stack the slices that windows read as channels: (images, H, W, taps * C).
 
         Args:
-          apart: as in `_join_slices`.
+          separate: as in `_join_slices`.
         """
         axis, (_, size, *inner) = self.axes[0], self.shape
         channels = inner[-1]
         shape = (self.images, *inner[:2], axis.taps * channels)
         if axis.taps == 1 and axis.stride == 1 and axis.count == size and not axis.before:
-            return _join_slices(x, apart)
+            return _join_slices(x, separate)
         zero = number(0, x.dtype)
 
         def write(unique: Unique, y: Buffer, buffer: Buffer) -> Sequence[Statement]:
             if 0 in (*shape, *x.shape):
                 return fill(unique, y, zero)
 
-            def copy(n: Expr, d: Expr, tap: int, position: Expr, there: Expr) -> Body:
+            def copy(n: Expr, d: Expr, tap: int, position: Expr, in_bounds: Expr) -> Body:
                 image = plus(times(n, axis.count), d)
 
                 def store(value: Expr, i: Expr, j: Expr, c: Expr) -> Body:
@@ -250,8 +254,8 @@ class _Slices:
                 def element(*index: Expr) -> Body:
                     return store(load(buffer, x.shape, [n, position, *index]), *index)
 
-                nothing = nest(unique, inner, lambda *index: store(zero, *index))
-                return (If(there, nest(unique, inner, element), nothing),)
+                zeros = nest(unique, inner, lambda *index: store(zero, *index))
+                return (If(in_bounds, nest(unique, inner, element), zeros),)
 
             return self._taps(unique, copy)
 
@@ -267,16 +271,16 @@ class _Slices:
             if 0 in (*parts.shape, *self.shape):
                 return zeros
 
-            def back(n: Expr, d: Expr, tap: int, position: Expr, there: Expr) -> Body:
+            def add_back(n: Expr, d: Expr, tap: int, position: Expr, in_bounds: Expr) -> Body:
                 image = plus(times(n, axis.count), d)
 
                 def element(i: Expr, j: Expr, c: Expr) -> Body:
                     value = load(buffer, parts.shape, [image, i, j, plus(c, tap * channels)])
                     return (Store(y.name, (n, position, i, j, c), value, "add"),)
 
-                return (If(there, nest(unique, inner, element)),)
+                return (If(in_bounds, nest(unique, inner, element)),)
 
-            return (*zeros, *self._taps(unique, back))
+            return (*zeros, *self._taps(unique, add_back))
 
         return Value(
             f"{parts.name}_folded", parts.dtype, self.shape, StatementDefinition((parts,), write)

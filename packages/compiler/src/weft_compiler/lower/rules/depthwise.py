@@ -26,7 +26,7 @@ def _pad_input(x: Value, axes: Sequence[Axis]) -> Value:
     """Pad the input with zeros as far as windows reach."""
     sizes = [(axis.count - 1) * axis.stride + (axis.taps - 1) * axis.dilation + 1 for axis in axes]
     if not any(axis.before for axis in axes) and all(
-        size <= given for size, given in zip(sizes, x.shape[1:3], strict=True)
+        size <= actual for size, actual in zip(sizes, x.shape[1:3], strict=True)
     ):
         return x
     zero = number(0, x.dtype)
@@ -35,9 +35,9 @@ def _pad_input(x: Value, axes: Sequence[Axis]) -> Value:
         indices = [
             plus(position, -axis.before) for position, axis in zip((i, j), axes, strict=True)
         ]
-        near = list(map(clamp_index, indices, x.shape[1:3]))
-        there = apply("bit_and", *map(is_inside, indices, x.shape[1:3]))
-        return where(there, x.at(n, *near, c), zero)
+        clamped = list(map(clamp_index, indices, x.shape[1:3]))
+        in_bounds = apply("bit_and", *map(is_inside, indices, x.shape[1:3]))
+        return where(in_bounds, x.at(n, *clamped, c), zero)
 
     return compute_value(f"{x.name}_framed", x.dtype, (x.shape[0], *sizes, x.shape[3]), element)
 
@@ -91,17 +91,17 @@ def _by_input(op: Operation) -> Value:
         terms = []
         for tap in product(range(high), range(wide)):
             window: list[Expr] = []
-            there: Expr | None = None
+            in_bounds: Expr | None = None
             for position, axis, k in zip((i, j), axes, tap, strict=True):
                 distance = plus(position, axis.before - k * axis.dilation)
                 result = over(distance, axis.stride)
                 window.append(clamp_index(result, axis.count))
-                here = is_inside(result, axis.count)
+                in_range = is_inside(result, axis.count)
                 if axis.stride > 1:
                     fits = apply("equal", modulo(distance, axis.stride), index(0))
-                    here = apply("bit_and", here, fits)
-                there = here if there is None else apply("bit_and", there, here)
-            assert there is not None
+                    in_range = apply("bit_and", in_range, fits)
+                in_bounds = in_range if in_bounds is None else apply("bit_and", in_bounds, in_range)
+            assert in_bounds is not None
             shares = [
                 apply(
                     "mul",
@@ -110,7 +110,7 @@ def _by_input(op: Operation) -> Value:
                 )
                 for m in range(multiplier)
             ]
-            terms.append(where(there, add(*shares), zero))
+            terms.append(where(in_bounds, add(*shares), zero))
         return add(*terms)
 
     result = round_to(op.name, compute_value(op.name, filters.dtype, shape, element), op.dtype())
@@ -138,8 +138,8 @@ def _by_filter(op: Operation) -> Value:
             plus(times(position, axis.stride), times(tap, axis.dilation))
             for position, axis, tap in zip((i, j), axes, (y, k), strict=True)
         ]
-        seen = framed.at(n, *indices, over(o, multiplier))
-        return apply("mul", seen, gradient.at(n, i, j, o))
+        pixel = framed.at(n, *indices, over(o, multiplier))
+        return apply("mul", pixel, gradient.at(n, i, j, o))
 
     space = (x.shape[0], counts[0], high, wide, counts[1], channels * multiplier)
     definition = Reduction(space, frozenset({0, 1, 4}), "add", number(0, x.dtype), element)

@@ -36,10 +36,10 @@ class _Band:
         fits = -rows < self.lower <= self.upper < columns
         require(fits or self.lower == self.upper == 0, "the matrices do not have these diagonals")
         self.longest = min(rows + min(self.upper, 0), columns - max(self.lower, 0))
-        above, _, below = op.node.attrs.get("align", "LEFT_LEFT").partition("_")
+        upper_side, _, lower_side = op.node.attrs.get("align", "LEFT_LEFT").partition("_")
         offset = np.arange(self.upper, self.lower - 1, -1)
         lengths = np.minimum(rows + np.minimum(offset, 0), columns - np.maximum(offset, 0))
-        right = np.where(offset >= 0, above == "RIGHT", below == "RIGHT")
+        right = np.where(offset >= 0, upper_side == "RIGHT", lower_side == "RIGHT")
         shifts = np.where(right, self.longest - lengths, 0)
         self._tables = {
             name: Value(f"{op.name}_{name}", INDEX, offset.shape, constant=array.astype(np.int64))
@@ -62,24 +62,28 @@ class _Band:
 
     def taken(self, x: Value, lead: Sequence[Expr], kind: Expr, position: Expr, none: Expr) -> Expr:
         """Return the matrix element for a position in the stored diagonals."""
-        along = minus(position, self._of("shifts", kind))
-        row, column = (plus(along, self._of(name, kind)) for name in ("rows", "columns"))
-        near = [clamp_index(i, size) for i, size in zip((row, column), x.shape[-2:], strict=True)]
+        offset = minus(position, self._of("shifts", kind))
+        row, column = (plus(offset, self._of(name, kind)) for name in ("rows", "columns"))
+        clamped = [
+            clamp_index(i, size) for i, size in zip((row, column), x.shape[-2:], strict=True)
+        ]
         length = self._of("lengths", kind)
-        there = apply(
-            "bit_and", apply("greater_equal", along, index(0)), apply("less", along, length)
+        in_bounds = apply(
+            "bit_and", apply("greater_equal", offset, index(0)), apply("less", offset, length)
         )
-        return where(there, x.at(*lead, *near), none)
+        return where(in_bounds, x.at(*lead, *clamped), none)
 
     def put(self, diagonals: Value, position: Sequence[Expr], none: Expr) -> Expr:
         """Return the element of the stored diagonals for a position in the matrices."""
         row, column = position[-2:]
         number_of = minus(plus(row, self.upper), column)
-        which = clamp_index(number_of, self.count)
-        along = plus(minus(row, self._of("rows", which)), self._of("shifts", which))
-        place = [clamp_index(along, self.longest)]
+        diagonal_index = clamp_index(number_of, self.count)
+        offset = plus(
+            minus(row, self._of("rows", diagonal_index)), self._of("shifts", diagonal_index)
+        )
+        place = [clamp_index(offset, self.longest)]
         if diagonals.rank == len(position):
-            place.insert(0, which)
+            place.insert(0, diagonal_index)
         return where(is_inside(number_of, self.count), diagonals.at(*position[:-2], *place), none)
 
 
@@ -118,10 +122,10 @@ def _diagonals(op: Operation) -> Value:
     lead = x.rank - 2
 
     def element(*position: Expr) -> Expr:
-        which = position[lead] if len(position) > lead + 1 else index(0)
+        diagonal_index = position[lead] if len(position) > lead + 1 else index(0)
         if not x.size:
             return padding.at()
-        return band.taken(x, position[:lead], which, position[-1], padding.at())
+        return band.taken(x, position[:lead], diagonal_index, position[-1], padding.at())
 
     if not math.prod(op.shape()):
         return compute_value(op.name, x.dtype, op.shape(), lambda *_: number(0, x.dtype))

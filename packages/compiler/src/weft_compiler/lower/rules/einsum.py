@@ -34,14 +34,16 @@ def _einsum(op: Operation) -> Value:
             sizes[axis] = max(size, sizes.get(axis, 1)) if size and sizes.get(axis) != 0 else 0
         named.append((axes, x))
     expected = _axes(result, len(op.shape()), hidden)
-    kept = tuple(dict.fromkeys(expected))
+    kept_axes = tuple(dict.fromkeys(expected))
     axes, total = _remove_repeated_axes(op, *named[0])
-    for position, other in enumerate(named[1:], 1):
-        later = {axis for others, _ in named[position + 1 :] for axis in others}
-        right_axes, right = _remove_repeated_axes(op, *other)
-        axes, total = _product(op, (axes, total), (right_axes, right), later | set(kept), sizes)
-    total = _sum_free_axes(op, axes, total, set(kept))
-    axes = tuple([axis for axis in axes if axis in kept])
+    for position, operand in enumerate(named[1:], 1):
+        later = {axis for later_axes, _ in named[position + 1 :] for axis in later_axes}
+        right_axes, right = _remove_repeated_axes(op, *operand)
+        axes, total = _product(
+            op, (axes, total), (right_axes, right), later | set(kept_axes), sizes
+        )
+    total = _sum_free_axes(op, axes, total, set(kept_axes))
+    axes = tuple([axis for axis in axes if axis in kept_axes])
     return _arrange_axes(op, axes, total, expected)
 
 
@@ -54,18 +56,18 @@ def _axes(term: str, rank: int, hidden: int) -> Axes:
 
 def _remove_repeated_axes(op: Operation, axes: Axes, x: Value) -> tuple[Axes, Value]:
     """Remove repeated axes, which select a diagonal, and broadcasting from an operand."""
-    once = tuple(dict.fromkeys(axes))
-    kept = tuple([
-        axis for axis in once if not axis.isdigit() or x.shape[axes.index(axis)] != 1
+    distinct = tuple(dict.fromkeys(axes))
+    kept_axes = tuple([
+        axis for axis in distinct if not axis.isdigit() or x.shape[axes.index(axis)] != 1
     ])  # fmt: skip
-    if kept == axes:
+    if kept_axes == axes:
         return axes, x
-    shape = [x.shape[axes.index(axis)] for axis in kept]
+    shape = [x.shape[axes.index(axis)] for axis in kept_axes]
 
     def source(*position: Expr) -> list[Expr]:
-        return [position[kept.index(axis)] if axis in kept else index(0) for axis in axes]
+        return [position[kept_axes.index(axis)] if axis in kept_axes else index(0) for axis in axes]
 
-    return kept, move_elements(f"{op.name}_{x.name}", x, shape, source)
+    return kept_axes, move_elements(f"{op.name}_{x.name}", x, shape, source)
 
 
 def _sum_free_axes(op: Operation, axes: Axes, x: Value, names: set[str]) -> Value:
@@ -83,8 +85,8 @@ def _product(
 ) -> tuple[Axes, Value]:
     """Multiply two operands and sum over the axes that the result does not have."""
     parts = []
-    for (axes, x), (others, _) in ((left, right), (right, left)):
-        expected = names | set(others)
+    for (axes, x), (other_axes, _) in ((left, right), (right, left)):
+        expected = names | set(other_axes)
         parts.append(
             (
                 tuple([axis for axis in axes if axis in expected]),
@@ -104,11 +106,15 @@ def _product(
     shape = (*lead, prod(sizes[axis] for axis in rows), prod(sizes[axis] for axis in columns))
     name = f"{op.name}_product"
     total = product_sums(name, a_matrix, b_matrix, shape, transpose_a, transpose_b)
-    whole = tuple([sizes[axis] for axis in result])
-    apart = move_elements(
-        name, total, whole, lambda *position: reshape_indices(position, whole, shape), dense=True
+    full_shape = tuple([sizes[axis] for axis in result])
+    unflattened = move_elements(
+        name,
+        total,
+        full_shape,
+        lambda *position: reshape_indices(position, full_shape, shape),
+        dense=True,
     )
-    return result, apart
+    return result, unflattened
 
 
 def _matrix(
@@ -123,21 +129,24 @@ def _matrix(
     transposed = list(axes) == [*batch, *columns, *rows]
     first, second = (columns, rows) if transposed else (rows, columns)
     order = [axes.index(axis) for axis in (*batch, *first, *second)]
-    between = tuple([x.shape[axis] for axis in order])
+    transposed_shape = tuple([x.shape[axis] for axis in order])
     if order != list(range(len(order))):
-        back = [order.index(axis) for axis in range(len(order))]
+        inverse_order = [order.index(axis) for axis in range(len(order))]
         x = move_elements(
-            f"{op.name}_{x.name}", x, between, lambda *position: [position[axis] for axis in back]
+            f"{op.name}_{x.name}",
+            x,
+            transposed_shape,
+            lambda *position: [position[axis] for axis in inverse_order],
         )
-    lead = between[: len(batch)]
+    lead = transposed_shape[: len(batch)]
     split = len(batch) + len(first)
-    shape = (*lead, prod(between[len(batch) : split]), prod(between[split:]))
-    whole = x
+    shape = (*lead, prod(transposed_shape[len(batch) : split]), prod(transposed_shape[split:]))
+    matrices = x
     result = move_elements(
         f"{x.name}_matrix",
         x,
         shape,
-        lambda *position: reshape_indices(position, shape, whole.shape),
+        lambda *position: reshape_indices(position, shape, matrices.shape),
         dense=True,
     )
     return result, transposed
@@ -150,8 +159,8 @@ def _arrange_axes(op: Operation, axes: Axes, x: Value, expected: Axes) -> Value:
         result = x.at(*[position[expected.index(axis)] for axis in axes])
         for place, axis in enumerate(expected):
             if expected.index(axis) != place:
-                same = apply("equal", position[place], position[expected.index(axis)])
-                result = where(same, result, number(0, x.dtype))
+                is_diagonal = apply("equal", position[place], position[expected.index(axis)])
+                result = where(is_diagonal, result, number(0, x.dtype))
         return result
 
     if axes == expected and x.dtype is op.dtype():

@@ -63,8 +63,8 @@ class _BlockMemory:
         """Return an element."""
         buffer = self.buffer
         real, imaginary = [
-            Load(buffer.dtype, buffer.name, (plus(position, 0), index(which), lane))
-            for which in self._order
+            Load(buffer.dtype, buffer.name, (plus(position, 0), index(part_index), lane))
+            for part_index in self._order
         ]
         return real, imaginary
 
@@ -72,8 +72,8 @@ class _BlockMemory:
         """Return the statements that store an element."""
         return tuple(
             [
-                Store(self.buffer.name, (plus(position, 0), index(which), lane), part)
-                for which, part in zip(self._order, value, strict=True)
+                Store(self.buffer.name, (plus(position, 0), index(part_index), lane), part)
+                for part_index, part in zip(self._order, value, strict=True)
             ]
         )
 
@@ -135,8 +135,8 @@ class _Transform:
         if not self.is_last:
             return math.prod(self.shape[self.axis + 1 :])
         parameters = math.prod(self.shape[:-1])
-        near = self.shape[-2] if len(self.shape) > 1 else 1
-        return near if near >= min(_LANES, parameters) else parameters
+        num_adjacent = self.shape[-2] if len(self.shape) > 1 else 1
+        return num_adjacent if num_adjacent >= min(_LANES, parameters) else parameters
 
     @property
     def outer(self) -> int:
@@ -158,9 +158,9 @@ class _Transform:
             return self.outer, self.num_rows, length
         return self.outer, length, self.num_rows
 
-    def indices(self, outer: Expr, row: Expr, along: Operand) -> list[Operand]:
+    def indices(self, outer: Expr, row: Expr, position: Operand) -> list[Operand]:
         """Return the indices in a tensor of `rows_of`."""
-        return [outer, row, along] if self.is_last else [outer, along, row]
+        return [outer, row, position] if self.is_last else [outer, position, row]
 
     def value(self) -> Value:
         """Return the result of the transform as a value."""
@@ -186,16 +186,20 @@ class _Transform:
         rows = (*self.rows_of(length), *shape[len(self.shape) :])
         result = Value(self.name, self.dtype, rows, written)
         return move_elements(
-            self.name, result, shape, lambda *at: reshape_indices(at, shape, rows), dense=True
+            self.name,
+            result,
+            shape,
+            lambda *indices: reshape_indices(indices, shape, rows),
+            dense=True,
         )
 
     @property
     def _joins_axes(self) -> bool:
         """True if the rows of a block, or their repetitions, extend over several axes."""
-        before, after = self.axis, len(self.shape) - 1 - self.axis
+        num_leading, num_trailing = self.axis, len(self.shape) - 1 - self.axis
         if self.is_last:
-            return before > 2 or (before == 2 and self.outer == 1)
-        return before > 1 or after > 1
+            return num_leading > 2 or (num_leading == 2 and self.outer == 1)
+        return num_leading > 1 or num_trailing > 1
 
     def _passes(self) -> list[tuple[int, int]]:
         """Return the radix of each pass, and the size of the transforms that remain after it."""
@@ -248,23 +252,23 @@ class _TransformWriter:
 
     def statements(self) -> Body:
         """Return loops over blocks of rows; the last block may overlap the previous one."""
-        of, lanes = self._of, self._lanes
+        transform, lanes = self._of, self._lanes
         outer = Variable(INDEX, self._unique("outer"))
         block = Variable(INDEX, self._unique("block"))
-        blocks = of.num_rows // lanes
-        is_large = of.x.size * len(factors_of(of.count)) >= _PARALLEL_WORK
+        blocks = transform.num_rows // lanes
+        is_large = transform.x.size * len(factors_of(transform.count)) >= _PARALLEL_WORK
         orders = [Order.SERIAL, Order.SERIAL]
         if is_large:
-            orders[blocks > of.outer] = Order.PARALLEL
+            orders[blocks > transform.outer] = Order.PARALLEL
         self._ranges = {
-            outer.name: Range(0, of.outer - 1),
+            outer.name: Range(0, transform.outer - 1),
             block.name: Range(0, blocks - 1),
         }
-        inside = self._block(outer, times(block, lanes))
-        body: Body = (For(block.name, index(blocks), inside, orders[1]),)
-        if of.num_rows % lanes:
-            body = (*body, *self._block(outer, index(of.num_rows - lanes)))
-        return (For(outer.name, index(of.outer), body, orders[0]),)
+        block_body = self._block(outer, times(block, lanes))
+        body: Body = (For(block.name, index(blocks), block_body, orders[1]),)
+        if transform.num_rows % lanes:
+            body = (*body, *self._block(outer, index(transform.num_rows - lanes)))
+        return (For(outer.name, index(transform.outer), body, orders[0]),)
 
     def _block(self, outer: Expr, first: Expr) -> Body:
         """Return the statements for a block of rows.
@@ -272,22 +276,23 @@ class _TransformWriter:
         Args:
           outer, first: the position of its first row.
         """
-        of = self._of
-        size = of.count + 1 if of.is_packed else of.count
+        transform = self._of
+        size = transform.count + 1 if transform.is_packed else transform.count
         self._work = [
-            _BlockMemory(self._unique, of.dtype, size, self._lanes, of.is_inverse) for _ in range(2)
+            _BlockMemory(self._unique, transform.dtype, size, self._lanes, transform.is_inverse)
+            for _ in range(2)
         ]
         body: list[Statement] = [Allocate(work.buffer) for work in self._work]
         body += self._read(outer, first)
-        if of.is_packed and of.writes_real:
+        if transform.is_packed and transform.writes_real:
             body += self._pack()
-        stride, remaining = 1, of.count
-        for table, radix in zip(self._tables, factors_of(of.count), strict=False):
+        stride, remaining = 1, transform.count
+        for table, radix in zip(self._tables, factors_of(transform.count), strict=False):
             body += self._pass(table, radix, remaining // radix, stride)
             stride, remaining = stride * radix, remaining // radix
-        if of.is_inverse and of.count == 1:
+        if transform.is_inverse and transform.count == 1:
             body += self._scale_one()
-        if of.is_packed and of.reads_real:
+        if transform.is_packed and transform.reads_real:
             body += self._unpack()
         body += self._write(outer, first)
         return tuple(body)
@@ -301,11 +306,11 @@ class _TransformWriter:
           body: maps a lane, a function from a position along the axis to indices, and a position
             along the axis to statements.
         """
-        of = self._of
+        transform = self._of
 
         def statements(lane: Expr, position: Expr) -> Body:
-            def indices(along: Operand) -> list[Operand]:
-                return of.indices(outer, plus(first, lane), along)
+            def indices(position: Operand) -> list[Operand]:
+                return transform.indices(outer, plus(first, lane), position)
 
             return body(lane, indices, position)
 
@@ -316,65 +321,72 @@ class _TransformWriter:
 
     def _read(self, outer: Expr, first: Expr) -> Body:
         """Copy rows from the operand to the memory of the passes."""
-        of, work, source = self._of, self._work[0], self._source
-        zero = number(0, of.dtype)
-        length = half(of.size) if of.writes_real else of.count
+        transform, work, source = self._of, self._work[0], self._source
+        zero = number(0, transform.dtype)
+        length = half(transform.size) if transform.writes_real else transform.count
         row = math.prod(self._given[2:])
         start = load(source, self._given, [outer, first, *[0] * (len(self._given) - 2)])
         if self._is_transposed and self._is_matrix(start, source, row):
-            target = Load(of.dtype, work.buffer.name, (index(0),) * 3)
+            target = Load(transform.dtype, work.buffer.name, (index(0),) * 3)
             lanes = self._lanes
             parts = 2 * length
             body: Body = (
                 Transpose(start, target, rows=lanes, columns=parts, x_row=row, y_row=lanes),
             )
-            return body if of.is_packed or not of.writes_real else (*body, *self._mirrored())
+            return (
+                body
+                if transform.is_packed or not transform.writes_real
+                else (*body, *self._mirrored())
+            )
 
         def real(lane: Expr, indices: Callable[..., list[Operand]], i: Expr) -> Body:
-            def element(along: Operand) -> Expr:
-                return load(source, self._given, indices(along))
+            def element(position: Operand) -> Expr:
+                return load(source, self._given, indices(position))
 
-            if of.is_packed:
+            if transform.is_packed:
                 pair = element(times(i, 2)), element(plus(times(i, 2), 1))
             else:
                 pair = element(i), zero
             return work.store(i, lane, pair)
 
         def stored(lane: Expr, indices: Callable[..., list[Operand]], i: Expr) -> Body:
-            parts = [load(source, self._given, [*indices(i), which]) for which in (0, 1)]
+            parts = [load(source, self._given, [*indices(i), part_index]) for part_index in (0, 1)]
             return work.store(i, lane, self._swapped((parts[0], parts[1])))
 
-        if of.reads_real:
-            return self._by_lanes(outer, first, of.count, real)
+        if transform.reads_real:
+            return self._by_lanes(outer, first, transform.count, real)
         body = self._by_lanes(outer, first, length, stored)
-        if not of.writes_real:
+        if not transform.writes_real:
             return body
-        return body if of.is_packed else (*body, *self._mirrored())
+        return body if transform.is_packed else (*body, *self._mirrored())
 
     def _mirrored(self) -> Body:
         """Complete the spectrum of real numbers of an odd size by conjugates; parts are swapped."""
-        of, work = self._of, self._work[0]
+        transform, work = self._of, self._work[0]
 
         def first(lane: Expr) -> Body:
-            return work.store(0, lane, (number(0, of.dtype), work.at(0, lane)[1]))
+            return work.store(0, lane, (number(0, transform.dtype), work.at(0, lane)[1]))
 
-        def rest(i: Expr, lane: Expr) -> Body:
+        def conjugate(i: Expr, lane: Expr) -> Body:
             imaginary, real = work.at(plus(i, 1), lane)
-            return work.store(minus(of.size - 1, i), lane, (apply("neg", imaginary), real))
+            return work.store(minus(transform.size - 1, i), lane, (apply("neg", imaginary), real))
 
         return (
             *nest(self._unique, (self._lanes,), first),
-            *nest(self._unique, (half(of.size) - 1, self._lanes), rest),
+            *nest(self._unique, (half(transform.size) - 1, self._lanes), conjugate),
         )
 
     def _write(self, outer: Expr, first: Expr) -> Body:
         """Copy rows from the memory of the passes to the result."""
-        of, work, result = self._of, self._work[0], self._result
-        length = half(of.size) if of.reads_real else of.count
-        shape = (*of.rows_of(half(of.size) if of.reads_real else of.size), *self._parts)
-        if self._is_transposed and (of.is_packed or not of.writes_real):
+        transform, work, result = self._of, self._work[0], self._result
+        length = half(transform.size) if transform.reads_real else transform.count
+        shape = (
+            *transform.rows_of(half(transform.size) if transform.reads_real else transform.size),
+            *self._parts,
+        )
+        if self._is_transposed and (transform.is_packed or not transform.writes_real):
             target = load(result, shape, [outer, first, *[0] * (len(shape) - 2)])
-            start = Load(of.dtype, work.buffer.name, (index(0),) * 3)
+            start = Load(transform.dtype, work.buffer.name, (index(0),) * 3)
             lanes = self._lanes
             parts = 2 * length
             return (Transpose(start, target, rows=parts, columns=lanes, x_row=lanes, y_row=parts),)
@@ -384,7 +396,7 @@ class _TransformWriter:
 
         def real(lane: Expr, indices: Callable[..., list[Operand]], i: Expr) -> Body:
             even, odd = self._swapped(work.at(i, lane))
-            if not of.is_packed:
+            if not transform.is_packed:
                 return (store(indices(i), even),)
             places = indices(times(i, 2)), indices(plus(times(i, 2), 1))
             return store(places[0], even), store(places[1], odd)
@@ -393,8 +405,8 @@ class _TransformWriter:
             parts = self._swapped(work.at(i, lane))
             return tuple([store([*indices(i), k], part) for k, part in enumerate(parts)])
 
-        if of.writes_real:
-            return self._by_lanes(outer, first, of.count, real)
+        if transform.writes_real:
+            return self._by_lanes(outer, first, transform.count, real)
         return self._by_lanes(outer, first, length, stored)
 
     # ------------------------------------------------------------------------ real numbers
@@ -413,8 +425,12 @@ class _TransformWriter:
     @property
     def _is_transposed(self) -> bool:
         """Return True if a block, with its parts contiguous, can be transposed as a matrix."""
-        of = self._of
-        return of.is_last and self._lanes > 1 and (of.is_packed or not of.reads_real)
+        transform = self._of
+        return (
+            transform.is_last
+            and self._lanes > 1
+            and (transform.is_packed or not transform.reads_real)
+        )
 
     def _exchange(self) -> None:
         self._work.reverse()
@@ -429,18 +445,18 @@ class _TransformWriter:
 
     def _unpack(self) -> Body:
         """Compute the spectrum of real numbers from the spectra of their even and odd elements."""
-        of, source, result = self._of, *self._work
-        zero, one_half = number(0, of.dtype), number(0.5, of.dtype)
+        transform, source, result = self._of, *self._work
+        zero, one_half = number(0, transform.dtype), number(0.5, transform.dtype)
 
         def ends(lane: Expr) -> Body:
             real, imaginary = source.at(0, lane)
             first = result.store(0, lane, (apply("add", real, imaginary), zero))
-            last = result.store(of.count, lane, (apply("sub", real, imaginary), zero))
+            last = result.store(transform.count, lane, (apply("sub", real, imaginary), zero))
             return (*first, *last)
 
-        def rest(k: Expr, lane: Expr) -> Body:
+        def middle(k: Expr, lane: Expr) -> Body:
             k = plus(k, 1)
-            x, y = source.at(k, lane), source.at(minus(of.count, k), lane)
+            x, y = source.at(k, lane), source.at(minus(transform.count, k), lane)
             even = apply("add", x[0], y[0]), apply("sub", x[1], y[1])
             odd = apply("add", x[1], y[1]), apply("sub", y[0], x[0])
             turned = product(odd, self._root(k))
@@ -451,7 +467,7 @@ class _TransformWriter:
             return result.store(k, lane, (pair[0], pair[1]))
 
         body = nest(self._unique, (self._lanes,), ends)
-        body = (*body, *nest(self._unique, (of.count - 1, self._lanes), rest))
+        body = (*body, *nest(self._unique, (transform.count - 1, self._lanes), middle))
         self._exchange()
         return body
 
@@ -460,15 +476,15 @@ class _TransformWriter:
 
         Parts are swapped.
         """
-        of, source, result = self._of, *self._work
+        transform, source, result = self._of, *self._work
 
         def first(lane: Expr) -> Body:
-            (_, x), (_, y) = source.at(0, lane), source.at(of.count, lane)
+            (_, x), (_, y) = source.at(0, lane), source.at(transform.count, lane)
             return result.store(0, lane, (apply("sub", x, y), apply("add", x, y)))
 
-        def rest(k: Expr, lane: Expr) -> Body:
+        def middle(k: Expr, lane: Expr) -> Body:
             k = plus(k, 1)
-            x, y = source.at(k, lane)[::-1], source.at(minus(of.count, k), lane)[::-1]
+            x, y = source.at(k, lane)[::-1], source.at(minus(transform.count, k), lane)[::-1]
             even = apply("add", x[0], y[0]), apply("sub", x[1], y[1])
             difference = apply("sub", x[0], y[0]), apply("add", x[1], y[1])
             cos, sin = self._root(k)
@@ -477,7 +493,7 @@ class _TransformWriter:
             return result.store(k, lane, (imaginary, real))
 
         body = nest(self._unique, (self._lanes,), first)
-        body = (*body, *nest(self._unique, (of.count - 1, self._lanes), rest))
+        body = (*body, *nest(self._unique, (transform.count - 1, self._lanes), middle))
         self._exchange()
         return body
 
@@ -507,23 +523,23 @@ class _TransformWriter:
             for _ in range(radix - 1)
         ]
         lets = [
-            Let(variable.name, Load(dtype, table.name, (p, index(k), index(which))))
+            Let(variable.name, Load(dtype, table.name, (p, index(k), index(part_index))))
             for k, pair in enumerate(names)
-            for which, variable in enumerate(pair)
+            for part_index, variable in enumerate(pair)
         ]
 
         def transforms(lane: Expr) -> Body:
             body: list[Statement] = []
 
             def name(value: Pair) -> Pair:
-                parts = [(Variable(dtype, self._unique("part")), each) for each in value]
-                body.extend([Let(variable.name, each) for variable, each in parts])
+                parts = [(Variable(dtype, self._unique("part")), part) for part in value]
+                body.extend([Let(variable.name, part) for variable, part in parts])
                 return parts[0][0], parts[1][0]
 
             base = plus(q, times(p, stride))
-            given = [name(source.at(plus(base, j * stride * count), lane)) for j in range(radix)]
+            elements = [name(source.at(plus(base, j * stride * count), lane)) for j in range(radix)]
             first = plus(q, times(p, stride * radix))
-            for k, value in enumerate(butterfly(given, name, dtype)):
+            for k, value in enumerate(butterfly(elements, name, dtype)):
                 if k and count > 1:
                     value = product(name(value), names[k - 1])
                 elif self._of.is_inverse and count == 1:
@@ -621,9 +637,9 @@ def _fft(op: Operation) -> Value:
 def _rfft(op: Operation) -> Value:
     lengths, x = _check_lengths(op), op.inputs[0]
     first = x.rank - len(lengths)
-    *others, (last, size) = enumerate(lengths, first)
+    *other_axes, (last, size) = enumerate(lengths, first)
     x = _Transform(f"{op.name}_{last}", x, last, size, reads_real=True).value()
-    for axis, size in reversed(others):
+    for axis, size in reversed(other_axes):
         x = _Transform(f"{op.name}_{axis}", x, axis, size).value()
     return x
 
@@ -638,7 +654,7 @@ def _rfft(op: Operation) -> Value:
 def _irfft(op: Operation) -> Value:
     lengths, x = _check_lengths(op), op.inputs[0]
     first = x.rank - 1 - len(lengths)
-    *others, (last, size) = enumerate(lengths, first)
-    for axis, count in others:
+    *other_axes, (last, size) = enumerate(lengths, first)
+    for axis, count in other_axes:
         x = _Transform(f"{op.name}_{axis}", x, axis, count, is_inverse=True).value()
     return _Transform(f"{op.name}_{last}", x, last, size, is_inverse=True, writes_real=True).value()

@@ -32,8 +32,8 @@ def gather(op: Operation, axis: int, batch: int) -> Value:
     require(bool(size), "the tensor to gather from is empty")
 
     def source(*index: Expr) -> list[Expr]:
-        which = cast(indices.at(*index[:batch], *index[axis : axis + count]), INDEX)
-        return [*index[:axis], clamp_index(which, size), *index[axis + count :]]
+        selected = cast(indices.at(*index[:batch], *index[axis : axis + count]), INDEX)
+        return [*index[:axis], clamp_index(selected, size), *index[axis + count :]]
 
     result = move_elements(op.name, x, op.shape(), source)
     result.requires = (require_in_range(indices, size),)
@@ -61,18 +61,18 @@ def _gather_points(op: Operation) -> Value:
 @lowers("ReverseSequence")
 def _reverse_sequence(op: Operation) -> Value:
     x, lengths = op.inputs
-    batch, along = (int(op.attr(name)) % x.rank for name in ("batch_dim", "seq_dim"))
-    size = x.shape[along]
+    batch, sequence_axis = (int(op.attr(name)) % x.rank for name in ("batch_dim", "seq_dim"))
+    size = x.shape[sequence_axis]
     require(
         x.size > 0 and lengths.shape == (x.shape[batch],),
         "the input is empty, or its lengths are not a vector",
     )
 
     def source(*index: Expr) -> list[Expr]:
-        length, i = cast(lengths.at(index[batch]), INDEX), index[along]
+        length, i = cast(lengths.at(index[batch]), INDEX), index[sequence_axis]
         reversed_index = where(apply("less", i, length), minus(minus(length, 1), i), i)
         return [
-            clamp_index(reversed_index, size) if axis == along else j
+            clamp_index(reversed_index, size) if axis == sequence_axis else j
             for axis, j in enumerate(index)
         ]
 

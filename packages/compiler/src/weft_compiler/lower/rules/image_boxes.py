@@ -64,8 +64,8 @@ def _axis(op: Operation, boxes: Value, axis: int, size: int, count: int, nearest
         if count == 1:
             middle = _round_float32("mul", _number(0.5), _round_float32("add", start, end))
             return _round_float32("mul", middle, reach)
-        whole = _round_float32("mul", _round_float32("sub", end, start), reach)
-        step = apply("div", whole, _number(count - 1))
+        extent = _round_float32("mul", _round_float32("sub", end, start), reach)
+        step = apply("div", extent, _number(count - 1))
         return _round_float32(
             "add",
             _round_float32("mul", start, reach),
@@ -74,14 +74,14 @@ def _axis(op: Operation, boxes: Value, axis: int, size: int, count: int, nearest
 
     place = compute_value(f"{name}_place", _F32, shape, position)
 
-    def within(*position: Expr) -> Expr:
-        above = apply("greater_equal", place.at(*position), _number(0))
-        return apply("bit_and", above, apply("less_equal", place.at(*position), reach))
+    def is_valid_position(*position: Expr) -> Expr:
+        non_negative = apply("greater_equal", place.at(*position), _number(0))
+        return apply("bit_and", non_negative, apply("less_equal", place.at(*position), reach))
 
-    inside = compute_value(f"{name}_inside", dtypes.bool_, shape, within)
+    is_valid = compute_value(f"{name}_inside", dtypes.bool_, shape, is_valid_position)
 
     def safe(*position: Expr) -> Expr:
-        result = where(inside.at(*position), place.at(*position), _number(0))
+        result = where(is_valid.at(*position), place.at(*position), _number(0))
         return apply("floor", apply("add", result, _number(0.5))) if nearest else result
 
     def neighbour(kind: str) -> Value:
@@ -98,7 +98,7 @@ def _axis(op: Operation, boxes: Value, axis: int, size: int, count: int, nearest
         shape,
         lambda *position: apply("sub", safe(*position), apply("floor", safe(*position))),
     )
-    return _Axis(inside, neighbour("floor"), neighbour("ceil"), part)
+    return _Axis(is_valid, neighbour("floor"), neighbour("ceil"), part)
 
 
 def _axes(
@@ -110,16 +110,16 @@ def _axes(
       shape: shape of the images.
       first: the position of the boxes operand; the image indices follow it.
     """
-    boxes, which = op.inputs[first : first + 2]
+    boxes, image_indices = op.inputs[first : first + 2]
     require(
-        boxes.shape[1:] == (4,) and which.shape == boxes.shape[:1],
+        boxes.shape[1:] == (4,) and image_indices.shape == boxes.shape[:1],
         "the boxes do not have the shape [boxes, 4]",
     )
     require(
         len(shape) == 4 and 0 not in shape[1:3] and min(counts) > 0,
         "the images or the crops have no pixels",
     )
-    require(shape[0] > 0 or not which.size, "the batch is empty")
+    require(shape[0] > 0 or not image_indices.size, "the batch is empty")
     rows, columns = (
         _axis(op, boxes, axis, shape[1 + axis], counts[axis], nearest) for axis in (0, 1)
     )
@@ -155,16 +155,16 @@ def _interpolate(low: Expr, high: Expr, part: Expr) -> Expr:
 
 @lowers("CropAndResize", known_operands=(3,))
 def _crop(op: Operation) -> Value:
-    image, which, shape = op.inputs[0], op.inputs[2], op.shape()
+    image, image_indices, shape = op.inputs[0], op.inputs[2], op.shape()
     nearest = op.attr("method") == "nearest"
     rows, columns = _axes(op, image.shape, shape[1:3], 1, nearest)
-    corners = _Corners(image, which, rows, columns)
+    corners = _Corners(image, image_indices, rows, columns)
     overflow = _number(op.attr("extrapolation_value"))
 
     def element(*position: Expr) -> Expr:
         box, i, j, _ = position
         if nearest:
-            between = corners.at(position, "low", "low")
+            interpolated = corners.at(position, "low", "low")
         else:
             sides = [
                 _interpolate(
@@ -175,25 +175,25 @@ def _crop(op: Operation) -> Value:
                 for y in ("low", "high")
             ]
             upper, lower = sides
-            between = _interpolate(upper, lower, rows.part.at(box, i))
-        return where(_both(rows, columns, box, i, j), between, overflow)
+            interpolated = _interpolate(upper, lower, rows.part.at(box, i))
+        return where(_both(rows, columns, box, i, j), interpolated, overflow)
 
     result = compute_value(op.name, _F32, shape, element)
-    result.requires = (require_in_range(which, image.shape[0]),)
+    result.requires = (require_in_range(image_indices, image.shape[0]),)
     return result
 
 
 @lowers("CropAndResizeGradImage", known_operands=(3,))
 def _grad_image(op: Operation) -> Value:
     """Add the gradients to the four neighbors of their positions."""
-    (grads, _, which), shape = op.inputs[:3], op.shape()
+    (grads, _, image_indices), shape = op.inputs[:3], op.shape()
     require(
         grads.rank == 4 and grads.shape[3] == shape[3],
         "the gradients have another number of channels than the images",
     )
     rows, columns = _axes(op, shape, grads.shape[1:3], 1, op.attr("method") == "nearest")
-    given = compute_value(f"{op.name}_grads", _F32, grads.shape, grads.at)
-    numbers = compute_value(f"{op.name}_numbers", INDEX, which.shape, which.at)
+    materialized = compute_value(f"{op.name}_grads", _F32, grads.shape, grads.at)
+    numbers = compute_value(f"{op.name}_numbers", INDEX, image_indices.shape, image_indices.at)
     sides = [rows.inside, rows.low, rows.high, rows.part]
     sides += [columns.inside, columns.low, columns.high, columns.part]
 
@@ -207,19 +207,22 @@ def _grad_image(op: Operation) -> Value:
                 for part, side, place in zip(parts, sides, position, strict=True)
             ]
             image = clamp_index(load(numbered, numbers.shape, (box,)), shape[0])
-            upper, left = apply("sub", _number(1), y_part), apply("sub", _number(1), x_part)
+            upper_weight, left_weight = (
+                apply("sub", _number(1), y_part),
+                apply("sub", _number(1), x_part),
+            )
 
             def add(channel: Expr) -> Body:
-                own = load(buffer, grads.shape, (box, i, j, channel))
+                gradient = load(buffer, grads.shape, (box, i, j, channel))
                 return tuple([
                     Store(
                         result.name,
                         (image, clamp_index(y, shape[1]), clamp_index(x, shape[2]), channel),
-                        apply("mul", apply("mul", own, tall), wide),
+                        apply("mul", apply("mul", gradient, tall), wide),
                         "add",
                     )
-                    for y, tall in ((y_low, upper), (y_high, y_part))
-                    for x, wide in ((x_low, left), (x_high, x_part))
+                    for y, tall in ((y_low, upper_weight), (y_high, y_part))
+                    for x, wide in ((x_low, left_weight), (x_high, x_part))
                 ])  # fmt: skip
 
             return (If(apply("bit_and", y_in, x_in), nest(unique, shape[3:], add)),)
@@ -228,23 +231,23 @@ def _grad_image(op: Operation) -> Value:
         return (*start, *(nest(unique, grads.shape[:3], position) if shape[3] else ()))
 
     total = Value(
-        f"{op.name}_sum", _F32, shape, StatementDefinition((given, numbers, *sides), write)
+        f"{op.name}_sum", _F32, shape, StatementDefinition((materialized, numbers, *sides), write)
     )
-    total.requires = (require_in_range(which, shape[0]),)
+    total.requires = (require_in_range(image_indices, shape[0]),)
     return compute_value(op.name, op.dtype(), shape, total.at)
 
 
 @lowers("CropAndResizeGradBoxes")
 def _grad_boxes(op: Operation) -> Value:
     """Return the gradient with respect to the ends of the boxes."""
-    grads, image, _, which = op.inputs
+    grads, image, _, image_indices = op.inputs
     require(grads.rank == image.rank == 4, "the images do not have rank 4")
     require(
         grads.shape[3] == image.shape[3],
         "the gradients have another number of channels than the images",
     )
     rows, columns = _axes(op, image.shape, grads.shape[1:3], 2, False)
-    corners = _Corners(image, which, rows, columns)
+    corners = _Corners(image, image_indices, rows, columns)
 
     def change(axis: int, *position: Expr) -> Expr:
         """Return the difference of neighbors along an axis, times the gradient."""
@@ -252,8 +255,8 @@ def _grad_boxes(op: Operation) -> Value:
         part = columns.part.at(box, j) if axis == 0 else rows.part.at(box, i)
         steps = []
         for side in ("low", "high"):
-            across = [("low", side), ("high", side)]
-            indices = across if axis == 0 else [(y, x) for x, y in across]
+            corner_sides = [("low", side), ("high", side)]
+            indices = corner_sides if axis == 0 else [(y, x) for x, y in corner_sides]
             first, second = [corners.at(position, y, x) for y, x in indices]
             steps.append(apply("sub", second, first))
         remaining = apply("sub", _number(1), part)
@@ -268,7 +271,7 @@ def _grad_boxes(op: Operation) -> Value:
     result = compute_value(
         op.name, op.dtype(), op.shape(), lambda box, end: _select(ends, box, end)
     )
-    result.requires = (require_in_range(which, image.shape[0]),)
+    result.requires = (require_in_range(image_indices, image.shape[0]),)
     return result
 
 
@@ -286,11 +289,11 @@ def _end(
     assert callable(change)
     count, name = shape[1 + axis], f"{op.name}_{'yx'[axis]}_{'end' if last else 'start'}"
     space = tuple(shape)
-    kept = 1 + axis
-    along = reduce_value(
+    kept_axis = 1 + axis
+    along_axis = reduce_value(
         f"{op.name}_along_{axis}",
         Value(name, _F32, space),
-        [position for position in range(1, 4) if position != kept],
+        [position for position in range(1, 4) if position != kept_axis],
         "add",
         _number(0),
         lambda *position: change(axis, *position),
@@ -303,7 +306,7 @@ def _end(
     table = Value(f"{name}_slope", _F32, weight.shape, constant=weight)
 
     def term(box: Expr, position: Expr) -> Expr:
-        return apply("mul", along.at(box, position), table.at(position))
+        return apply("mul", along_axis.at(box, position), table.at(position))
 
     total = Reduction((space[0], count), frozenset([1]), "add", _number(0), term)
     return Value(name, _F32, space[:1], total)

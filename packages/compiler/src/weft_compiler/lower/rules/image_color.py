@@ -55,16 +55,16 @@ class _Pixel:
         text = self.named("shown", apply("greater", value, zero))
         saturation = where(text, apply("div", spread, where(text, value, one)), zero)
 
-        def of(first: Expr, second: Expr) -> Expr:
+        def sector(first: Expr, second: Expr) -> Expr:
             return apply("mul", apply("sub", first, second), scale)
 
         doubled = apply("mul", self.number(2), third)
         of_green, of_blue = (
-            apply("add", of(blue, red), third),
-            apply("add", of(red, green), doubled),
+            apply("add", sector(blue, red), third),
+            apply("add", sector(red, green), doubled),
         )
         hue = where(apply("equal", green, value), of_green, of_blue)
-        hue = where(apply("equal", red, value), of(green, blue), hue)
+        hue = where(apply("equal", red, value), sector(green, blue), hue)
         hue = self.named("hue", where(colored, hue, zero))
         wrapped = where(apply("less", hue, zero), apply("add", hue, one), hue)
         return [self.named("hue", wrapped), self.named("saturation", saturation), value]
@@ -73,8 +73,8 @@ class _Pixel:
         """Convert a hue to red, green and blue at full saturation and value, in [0, 1]."""
         position = self.named("place", apply("mul", hue, self.number(6)))
 
-        def distance(of: float) -> Expr:
-            return apply("abs", apply("sub", position, self.number(of)))
+        def distance(center: float) -> Expr:
+            return apply("abs", apply("sub", position, self.number(center)))
 
         rises = [
             apply("sub", distance(3), self.number(1)),
@@ -108,12 +108,12 @@ def _pixelwise(op: Operation, change: Change) -> Value:
     def write(unique: Unique, result: Buffer, pixels: Buffer, *remaining: Buffer) -> Body:
         def body(*position: Expr) -> Body:
             pixel = _Pixel(unique, wide)
-            given = [
+            channels_before = [
                 pixel.named(name, cast(load(pixels, shape, [*position, index(channel)]), wide))
                 for channel, name in enumerate(("red", "green", "blue"))
             ]
             changes = [cast(load(item, (), ()), wide) for item in remaining]
-            channels = change(pixel, given, *changes)
+            channels = change(pixel, channels_before, *changes)
             stores = [
                 Store(result.name, (*position, index(channel)), cast(value, x.dtype))
                 for channel, value in enumerate(channels)
@@ -153,8 +153,8 @@ def _adjust_saturation(op: Operation) -> Value:
     def saturated(pixel: _Pixel, channels: Channels, scale: Expr) -> Channels:
         hue, saturation, value = pixel.hsv(channels)
         new = apply("mul", saturation, scale)
-        near = pixel.named("near", apply("clamp", new, pixel.number(0), pixel.number(1)))
-        return pixel.rgb(hue, near, value)
+        clamped = pixel.named("near", apply("clamp", new, pixel.number(0), pixel.number(1)))
+        return pixel.rgb(hue, clamped, value)
 
     return _pixelwise(op, saturated)
 
@@ -168,8 +168,8 @@ def _adjust_contrast(op: Operation) -> Value:
         "the images have a rank below 3, or the factor is not a scalar",
     )
     wide = wide_type(x.dtype)
-    given = compute_value(f"{op.name}_x", wide, x.shape, x.at)
-    total = reduce(f"{op.name}_sum", given, [x.rank - 3, x.rank - 2], "add")
+    wide_x = compute_value(f"{op.name}_x", wide, x.shape, x.at)
+    total = reduce(f"{op.name}_sum", wide_x, [x.rank - 3, x.rank - 2], "add")
     count = number(max(1, x.shape[-3] * x.shape[-2]), wide)
     mean = compute_value(
         f"{op.name}_mean",
@@ -180,7 +180,7 @@ def _adjust_contrast(op: Operation) -> Value:
 
     def element(*position: Expr) -> Expr:
         middle = mean.at(*position[:-3], position[-1])
-        far = apply("mul", apply("sub", given.at(*position), middle), cast(factor.at(), wide))
+        far = apply("mul", apply("sub", wide_x.at(*position), middle), cast(factor.at(), wide))
         return apply("add", far, middle)
 
     return compute_value(op.name, op.dtype(), x.shape, element)

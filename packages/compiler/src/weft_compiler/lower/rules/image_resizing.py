@@ -43,10 +43,10 @@ def _taps_of(op: Operation) -> TapsOf:
     """Return the taps of methods that have only the images and a size as operands."""
     align = bool(op.attr("align_corners"))
     if op.node.type == "ResizeArea":
-        return lambda _, before, after: area_taps(before, after, align)
+        return lambda _, in_size, out_size: area_taps(in_size, out_size, align)
     half = bool(op.attr("half_pixel_centers"))
     taps = linear_taps if "Bilinear" in op.node.type else cubic_taps
-    return lambda _, before, after: taps(before, after, align, half)
+    return lambda _, in_size, out_size: taps(in_size, out_size, align, half)
 
 
 def _filters(op: Operation, first: int) -> TapsOf:
@@ -56,8 +56,8 @@ def _filters(op: Operation, first: int) -> TapsOf:
     )
     require(len(factors) == len(shifts) == 2 and min(factors) > 0, "scales must be positive")
     kind, antialias = op.attr("kernel_type"), bool(op.attr("antialias"))
-    return lambda axis, before, after: filter_taps(
-        before, after, factors[axis - 1], shifts[axis - 1], kind, antialias
+    return lambda axis, in_size, out_size: filter_taps(
+        in_size, out_size, factors[axis - 1], shifts[axis - 1], kind, antialias
     )
 
 
@@ -88,8 +88,8 @@ def _scale_and_translate_grad(op: Operation) -> Value:
 
 def _backward(op: Operation, taps: TapsOf) -> Value:
     x, shape = _check_operands(op)
-    back = [taps(axis, shape[axis], x.shape[axis]).transposed() for axis in (1, 2)]
-    return _resample(op, x, back)
+    transposed = [taps(axis, shape[axis], x.shape[axis]).transposed() for axis in (1, 2)]
+    return _resample(op, x, transposed)
 
 
 def _nearest_of(op: Operation, axis: int, size: int, count: int) -> Array:
@@ -106,11 +106,11 @@ def _nearest(op: Operation) -> Value:
     ]
 
     def source(*index: Expr) -> list[Expr]:
-        near = [
+        sources = [
             clamp_index(table.at(index[axis]), x.shape[axis])
             for axis, table in enumerate(indices, start=1)
         ]
-        return [index[0], *near, index[3]]
+        return [index[0], *sources, index[3]]
 
     return move_elements(op.name, x, shape, source)
 
@@ -120,12 +120,12 @@ def _nearest_grad(op: Operation) -> Value:
     """Return the gradient: each pixel sums the gradients of the result pixels that copy it."""
     x, shape = _check_operands(op)
     wide = wide_type(x.dtype)
-    back = []
+    transposed = []
     for axis in (1, 2):
         index = _nearest_of(op, axis, shape[axis], x.shape[axis])[:, None]
         taps = Taps(index, np.ones(index.shape, np.float32), shape[axis])
-        back.append(taps.transposed())
-    return _resample(op, x, back, wide)
+        transposed.append(taps.transposed())
+    return _resample(op, x, transposed, wide)
 
 
 # ------------------------------------------------------------------------------- applying
@@ -156,16 +156,16 @@ def _resample_axis(op: Operation, x: Value, axis: int, taps: Taps) -> Value:
     weights = _table(op, f"weights_{axis}", taps.weight, x.dtype)
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
 
-    def taken(index: tuple[Expr, ...], tap: Expr | int) -> Expr:
-        near = clamp_index(indices.at(index[axis], tap), taps.size)
-        return x.at(*index[:axis], near, *index[axis + 1 :])
+    def read_tap(index: tuple[Expr, ...], tap: Expr | int) -> Expr:
+        clamped = clamp_index(indices.at(index[axis], tap), taps.size)
+        return x.at(*index[:axis], clamped, *index[axis + 1 :])
 
     def weighted(index: tuple[Expr, ...], tap: Expr | int) -> Expr:
-        return apply("mul", taken(index, tap), weights.at(index[axis], tap))
+        return apply("mul", read_tap(index, tap), weights.at(index[axis], tap))
 
-    def between(*index: Expr) -> Expr:
+    def interpolated(*index: Expr) -> Expr:
         """Interpolate between two neighbors; the result is exact if they are equal."""
-        low, high = taken(index, 0), taken(index, 1)
+        low, high = read_tap(index, 0), read_tap(index, 1)
         part = apply("mul", apply("sub", high, low), weights.at(index[axis], 1))
         return apply("add", part, low)
 
@@ -174,7 +174,7 @@ def _resample_axis(op: Operation, x: Value, axis: int, taps: Taps) -> Value:
 
     name = f"{op.name}_along_{axis}"
     if taps.between or depth <= _FEW:
-        return compute_value(name, x.dtype, shape, between if taps.between else summed)
+        return compute_value(name, x.dtype, shape, interpolated if taps.between else summed)
     space = (*shape[: axis + 1], depth, *shape[axis + 1 :])
 
     def term(*index: Expr) -> Expr:

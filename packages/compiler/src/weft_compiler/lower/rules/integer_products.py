@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from weft_compiler.ir.expressions import Expr, apply, cast, index, number, where
-from weft_compiler.ir.indices import clamp_index, is_inside, modulo, over, plus, times
+from weft_compiler.ir.indices import Operand, clamp_index, is_inside, modulo, over, plus, times
 from weft_compiler.ir.loops import Unique, fill, load, nest
 from weft_compiler.ir.program import Allocate, Body, Buffer, Statement
 from weft_compiler.layouts import FOUR, PANEL
@@ -48,8 +48,8 @@ _FLIP: Final = 128
 
 
 def _int32(name: str, array: Any) -> Value:
-    whole = np.asarray(array, np.int32)
-    return Value(name, dtypes.int32, whole.shape, constant=whole)
+    contiguous = np.asarray(array, np.int32)
+    return Value(name, dtypes.int32, contiguous.shape, constant=contiguous)
 
 
 def _is_zero(x: Value) -> bool:
@@ -93,50 +93,52 @@ class _Columns:
 
 
 def _columns(b: Value) -> _Columns:
-    less = _FLIP if b.dtype is dtypes.uint8 else 0
+    offset = _FLIP if b.dtype is dtypes.uint8 else 0
     lead, (k, n) = b.shape[:-2], b.shape[-2:]
     panels = -(-n // PANEL)
     shapes = (*lead, panels, -(-k // FOUR), PANEL, FOUR), (*lead, panels, PANEL)
     if b.constant is not None:
-        signed = (b.constant.astype(np.int16) - less).astype(np.int8).reshape(-1, k, n)
-        made = [pack_bytes(matrix) for matrix in signed]
+        signed = (b.constant.astype(np.int16) - offset).astype(np.int8).reshape(-1, k, n)
+        packed = [pack_bytes(matrix) for matrix in signed]
         parts = [
-            np.array([each[index] for each in made], dtype.numpy).reshape(shape)
+            np.array([matrix[index] for matrix in packed], dtype.numpy).reshape(shape)
             for index, (dtype, shape) in enumerate(
                 zip((dtypes.int8, dtypes.int32), shapes, strict=True)
             )
         ]
-        whole = Value(f"{b.name}_packed", dtypes.int8, shapes[0], constant=parts[0])
+        panels_value = Value(f"{b.name}_packed", dtypes.int8, shapes[0], constant=parts[0])
         sums = Value(f"{b.name}_sums", dtypes.int32, shapes[1], constant=parts[1])
-        return _Columns(whole, sums, b.shape, less)
+        return _Columns(panels_value, sums, b.shape, offset)
 
-    def write(unique: Unique, target: Buffer, given: Buffer) -> Sequence[Statement]:
-        own = Buffer(unique("sums"), dtypes.int32, (panels, PANEL))
+    def write(unique: Unique, target: Buffer, source: Buffer) -> Sequence[Statement]:
+        sums_buffer = Buffer(unique("sums"), dtypes.int32, (panels, PANEL))
 
-        def call(*at: Expr) -> Body:
+        def call(*indices: Expr) -> Body:
             views = (
-                load(given, b.shape, [*at, index(0), index(0)]),
-                load(target, shapes[0], [*at, *[index(0)] * 4]),
-                load(own, own.shape, [index(0), index(0)]),
+                load(source, b.shape, [*indices, index(0), index(0)]),
+                load(target, shapes[0], [*indices, *[index(0)] * 4]),
+                load(sums_buffer, sums_buffer.shape, [index(0), index(0)]),
             )
-            return (Allocate(own), PackBytes(*views, n=n, k=k, b_row=n, b_column=1))
+            return (Allocate(sums_buffer), PackBytes(*views, n=n, k=k, b_row=n, b_column=1))
 
         return nest(unique, lead, call)
 
-    whole = Value(f"{b.name}_packed", dtypes.int8, shapes[0], StatementDefinition((b,), write))
+    panels_value = Value(
+        f"{b.name}_packed", dtypes.int8, shapes[0], StatementDefinition((b,), write)
+    )
     rank = len(b.shape)
     totals = reduce_value(
         f"{b.name}_totals", b, [rank - 2], "add", number(0, dtypes.int32),
-        lambda *at: apply("sub", _wide(b.at(*at)), number(less, dtypes.int32)),
+        lambda *indices: apply("sub", _wide(b.at(*indices)), number(offset, dtypes.int32)),
     )  # fmt: skip
 
-    def padded(*at: Expr) -> Expr:
-        column = plus(times(at[-2], PANEL), at[-1])
-        there = totals.at(*at[:-2], clamp_index(column, n))
-        return where(apply("less", column, index(n)), there, number(0, dtypes.int32))
+    def padded(*indices: Expr) -> Expr:
+        column = plus(times(indices[-2], PANEL), indices[-1])
+        column_total = totals.at(*indices[:-2], clamp_index(column, n))
+        return where(apply("less", column, index(n)), column_total, number(0, dtypes.int32))
 
     sums = compute_value(f"{b.name}_sums", dtypes.int32, shapes[1], padded)
-    return _Columns(whole, sums, b.shape, less)
+    return _Columns(panels_value, sums, b.shape, offset)
 
 
 @lowers("MatMulInteger")
@@ -156,12 +158,12 @@ def _matmul(op: Operation) -> Value:
         rank = a.rank
         rows = reduce_value(
             f"{op.name}_rows", a, [rank - 1], "add", number(0, dtypes.int32),
-            lambda *at: _wide(a.at(*at)),
+            lambda *indices: _wide(a.at(*indices)),
         )  # fmt: skip
 
     def element(*index: Expr) -> Expr:
         terms = [result.at(*index)]
-        left = broadcast(a.shape[:-2], index[:-2])
+        lead = broadcast(a.shape[:-2], index[:-2])
         right = broadcast(b.shape[:-2], index[:-2])
         za, zb = (
             a_zero.at(*broadcast(a_zero.shape, index)),
@@ -169,7 +171,7 @@ def _matmul(op: Operation) -> Value:
         )
         if rows is not None:
             # (sum a - k za) zb
-            total = rows.at(*left, index[-2])
+            total = rows.at(*lead, index[-2])
             if not _is_zero(a_zero):
                 total = apply("sub", total, apply("mul", number(k, dtypes.int32), za))
             terms.append(apply("mul", total, zb))
@@ -187,33 +189,31 @@ def _subtract(x: Value, amount: int) -> Value:
         f"{x.name}_less",
         dtypes.int32,
         x.shape,
-        lambda *at: apply("sub", x.at(*at), number(amount, dtypes.int32)),
+        lambda *indices: apply("sub", x.at(*indices), number(amount, dtypes.int32)),
     )
 
 
 def _product(name: str, a: Value, columns: _Columns, shape: Sequence[int]) -> Value:
     """Return the products of the original elements, corrected for the subtracted numbers."""
     m, k, n = *a.shape[-2:], columns.shape[-1]
-    alone = math.prod(columns.shape[:-2]) == 1
-    rows = m * math.prod(a.shape[:-2]) if alone else m
+    is_single = math.prod(columns.shape[:-2]) == 1
+    rows = m * math.prod(a.shape[:-2]) if is_single else m
 
-    def write(unique: Unique, c: Buffer, *given: Buffer) -> Sequence[Statement]:
+    def write(unique: Unique, c: Buffer, *operands: Buffer) -> Sequence[Statement]:
         shapes = (a.shape, columns.panels.shape, columns.sums.shape, tuple(shape))
         ends = (2, 4, 2, 2)
 
-        def call(*at: Expr) -> Body:
+        def lead(batch: Sequence[int], indices: Sequence[Expr]) -> Sequence[Operand]:
+            return broadcast(batch, indices) if indices else [index(0)] * len(batch)
+
+        def call(*indices: Expr) -> Body:
             views = [
-                load(
-                    buffer,
-                    each,
-                    [*(broadcast(each[:-end], at) if at else [index(0)] * (len(each) - end)),
-                     *[index(0)] * end],
-                )
-                for buffer, each, end in zip((*given, c), shapes, ends, strict=True)
-            ]  # fmt: skip
+                load(buffer, full_shape, [*lead(full_shape[:-end], indices), *[index(0)] * end])
+                for buffer, full_shape, end in zip((*operands, c), shapes, ends, strict=True)
+            ]
             return (MatmulBytes(*views, m=rows, n=n, k=k, a_row=k, c_row=n),)
 
-        return call() if alone else nest(unique, shape[:-2], call)
+        return call() if is_single else nest(unique, shape[:-2], call)
 
     operands = (a, columns.panels, columns.sums)
     return Value(name, dtypes.int32, tuple(shape), StatementDefinition(operands, write))
@@ -226,15 +226,15 @@ def _pad_image(x: Value, axes: Sequence[Axis], zero: Value) -> Value:
     """Return the image padded with its zero point as far as windows reach."""
     sizes = [(axis.count - 1) * axis.stride + (axis.taps - 1) * axis.dilation + 1 for axis in axes]
     if not any(axis.before for axis in axes) and all(
-        size <= given for size, given in zip(sizes, x.shape[1:3], strict=True)
+        size <= actual for size, actual in zip(sizes, x.shape[1:3], strict=True)
     ):
         return x
 
     def element(n: Expr, i: Expr, j: Expr, c: Expr) -> Expr:
         indices = [plus(index, -axis.before) for index, axis in zip((i, j), axes, strict=True)]
-        near = list(map(clamp_index, indices, x.shape[1:3]))
-        there = apply("bit_and", *map(is_inside, indices, x.shape[1:3]))
-        return where(there, x.at(n, *near, c), cast(zero.at(), x.dtype))
+        clamped = list(map(clamp_index, indices, x.shape[1:3]))
+        in_bounds = apply("bit_and", *map(is_inside, indices, x.shape[1:3]))
+        return where(in_bounds, x.at(n, *clamped, c), cast(zero.at(), x.dtype))
 
     return compute_value(f"{x.name}_framed", x.dtype, (x.shape[0], *sizes, x.shape[3]), element)
 
@@ -270,7 +270,7 @@ def _conv(op: Operation) -> Value:
         axes = [Axis(a.count, a.taps, a.stride, a.dilation, 0) for a in axes]
     matrix = w.reshape(-1, depth)
     panels, sums = pack_bytes(matrix)
-    given = (
+    operands = (
         x,
         Value(f"{op.name}_packed", dtypes.int8, panels.shape, constant=panels),
         Value(f"{op.name}_sums", dtypes.int32, sums.shape, constant=sums),
@@ -292,7 +292,7 @@ def _conv(op: Operation) -> Value:
 
         return call_by_rows(unique, shape, axes, call)
 
-    result = Value(op.name, dtypes.int32, shape, StatementDefinition(given, write))
+    result = Value(op.name, dtypes.int32, shape, StatementDefinition(operands, write))
     return as_layout(
         _subtract_zero_products(result, zero, outside, matrix.sum(0, dtype=np.int32)),
         layout,
@@ -309,12 +309,14 @@ def _subtract_zero_products(result: Value, zero: Value, value: int | None, sums:
         known_value = _int32(f"{name}_sums", sums * np.int32(value))
         return compute_value(
             name, dtypes.int32, result.shape,
-            lambda *at: apply("sub", result.at(*at), known_value.at(at[-1])),
+            lambda *indices: apply("sub", result.at(*indices), known_value.at(indices[-1])),
         )  # fmt: skip
     totals = _int32(f"{name}_sums", sums)
     return compute_value(
         name, dtypes.int32, result.shape,
-        lambda *at: apply("sub", result.at(*at), apply("mul", totals.at(at[-1]), zero.at())),
+        lambda *indices: apply(
+            "sub", result.at(*indices), apply("mul", totals.at(indices[-1]), zero.at())
+        ),
     )  # fmt: skip
 
 

@@ -119,9 +119,9 @@ def product_of(
         assert issubclass(routine, Product)
         matrices = list(zip((*operands, c), (a.shape, b.shape, shape), strict=True))
 
-        def product(*at: Expr) -> Body:
+        def product(*indices: Expr) -> Body:
             views = [
-                load(buffer, matrice, [*broadcast(matrice[:-2], at), index(0), index(0)])
+                load(buffer, matrice, [*broadcast(matrice[:-2], indices), index(0), index(0)])
                 for buffer, matrice in matrices
             ]
             call = routine(
@@ -182,24 +182,24 @@ def _multiply_pairs(
     if not math.prod(shape) or not k:
         return compute_value(name, dtypes.float32, shape, lambda *_: number(0, dtypes.float32))
     panels = _pack_panels(b, transpose_b)
-    alone = not transpose_a and math.prod(b.shape[:-2]) == 1
-    rows = math.prod(shape[:-1]) if alone else m
+    is_single = not transpose_a and math.prod(b.shape[:-2]) == 1
+    rows = math.prod(shape[:-1]) if is_single else m
     a_row, a_column = (1, m) if transpose_a else (k, 1)
 
     def write(unique: Unique, c: Buffer, *operands: Buffer) -> Sequence[Statement]:
-        given = list(zip(operands, (a, panels), (2, 4), strict=True))
+        sources = list(zip(operands, (a, panels), (2, 4), strict=True))
 
-        def product(*at: Expr) -> Body:
-            at = at or (index(0),) * (len(shape) - 2)
+        def product(*indices: Expr) -> Body:
+            indices = indices or (index(0),) * (len(shape) - 2)
             views = []
-            for buffer, value, end in given:
-                lead = broadcast(value.shape[:-end], at)
+            for buffer, value, end in sources:
+                lead = broadcast(value.shape[:-end], indices)
                 views.append(load(buffer, value.shape, [*lead, *[index(0)] * end]))
-            views.append(load(c, shape, [*at, index(0), index(0)]))
+            views.append(load(c, shape, [*indices, index(0), index(0)]))
             call = MatmulPairs(*views, m=rows, n=n, k=k, a_row=a_row, a_column=a_column, c_row=n)
             return (call,)
 
-        return product() if alone else nest(unique, shape[:-2], product)
+        return product() if is_single else nest(unique, shape[:-2], product)
 
     return Value(name, dtypes.float32, tuple(shape), StatementDefinition((a, panels), write))
 
@@ -209,19 +209,19 @@ def _pack_panels(b: Value, transposed: bool) -> Value:
     lead, (k, n) = b.shape[:-2], b.shape[:-3:-1] if transposed else b.shape[-2:]
     shape = (*lead, *pair_panels(n, k))
     if b.constant is not None:
-        whole = b.constant.swapaxes(-1, -2) if transposed else b.constant
-        result = align_array(shape, whole.dtype)
+        matrices = b.constant.swapaxes(-1, -2) if transposed else b.constant
+        result = align_array(shape, matrices.dtype)
         parts = result.reshape(-1, *shape[-4:])
-        for at, matrix in enumerate(whole.reshape(-1, k, n)):
-            parts[at] = pack_pairs(matrix)
+        for matrix_index, matrix in enumerate(matrices.reshape(-1, k, n)):
+            parts[matrix_index] = pack_pairs(matrix)
         return Value(f"{b.name}_pairs", b.dtype, shape, constant=result)
     b_row, b_column = (1, k) if transposed else (n, 1)
 
-    def write(unique: Unique, panels: Buffer, given: Buffer) -> Sequence[Statement]:
-        def call(*at: Expr) -> Body:
+    def write(unique: Unique, panels: Buffer, source: Buffer) -> Sequence[Statement]:
+        def call(*indices: Expr) -> Body:
             views = (
-                load(given, b.shape, [*at, index(0), index(0)]),
-                load(panels, shape, [*at, *[index(0)] * 4]),
+                load(source, b.shape, [*indices, index(0), index(0)]),
+                load(panels, shape, [*indices, *[index(0)] * 4]),
             )
             return (PackPairs(*views, n=n, k=k, b_row=b_row, b_column=b_column),)
 
@@ -243,11 +243,11 @@ def _multiply_integers(
     def term(*index: Expr) -> Expr:
         lead, i = index[:first], index[first]
         j, inner = index[first + 1 :] if transpose_b else reversed(index[first + 1 :])
-        left = (inner, i) if transpose_a else (i, inner)
+        a_indices = (inner, i) if transpose_a else (i, inner)
         right = (j, inner) if transpose_b else (inner, j)
         return apply(
             "mul",
-            a.at(*broadcast(a.shape[:-2], lead), *left),
+            a.at(*broadcast(a.shape[:-2], lead), *a_indices),
             b.at(*broadcast(b.shape[:-2], lead), *right),
         )
 
@@ -288,18 +288,18 @@ def _cross(op: Operation) -> Value:
         "the shapes differ, or the last axis does not have size 3",
     )
 
-    def element(*at: Expr) -> Expr:
+    def element(*indices: Expr) -> Expr:
         def part(axis: int) -> Expr:
             first, second = (axis + 1) % 3, (axis + 2) % 3
             products = [
-                apply("mul", a.at(*at[:-1], i), b.at(*at[:-1], j))
+                apply("mul", a.at(*indices[:-1], i), b.at(*indices[:-1], j))
                 for i, j in ((first, second), (second, first))
             ]
             return apply("sub", *products)
 
         result = part(2)
         for axis in (1, 0):
-            result = where(apply("equal", at[-1], index(axis)), part(axis), result)
+            result = where(apply("equal", indices[-1], index(axis)), part(axis), result)
         return result
 
     return compute_value(op.name, op.dtype(), op.shape(), element)

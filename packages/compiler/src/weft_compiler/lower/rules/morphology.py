@@ -57,8 +57,8 @@ class _Windows:
     ) -> Expr:
         """Return a pixel plus a tap; outside the image, the smallest number."""
         place = self.place(position, tap)
-        near = list(map(clamp_index, place, self.x.shape[1:3]))
-        pixel = load(images, self.x.shape, [position[0], *near, position[3]])
+        clamped = list(map(clamp_index, place, self.x.shape[1:3]))
+        pixel = load(images, self.x.shape, [position[0], *clamped, position[3]])
         result: Expr = apply("add", pixel, load(taps, self.taps.shape, [*tap, position[3]]))
         for i, size in zip(place, self.x.shape[1:3], strict=True):
             result = where(is_inside(i, size), result, self.least)
@@ -123,15 +123,15 @@ def _first_largest_tap(op: Operation, windows: _Windows) -> Value:
         unique: Unique, result: Buffer, images: Buffer, taps: Buffer, largest: Buffer
     ) -> Body:
         def compare(position: tuple[Expr, ...], tap: tuple[Expr, ...]) -> Body:
-            value, before = (
+            value, best_so_far = (
                 windows.sum(images, taps, position, tap),
                 load(result, windows.shape, position),
             )
             matches = apply("equal", value, load(largest, windows.shape, position))
             matches = apply("bit_and", matches, apply("greater", value, windows.least))
-            matches = apply("bit_and", matches, apply("less", before, number(0, dtypes.int32)))
-            own = cast(flatten_indices(tap, windows.taps.shape[:2]), dtypes.int32)
-            return (Store(result.name, position, where(matches, own, before)),)
+            matches = apply("bit_and", matches, apply("less", best_so_far, number(0, dtypes.int32)))
+            tap_index = cast(flatten_indices(tap, windows.taps.shape[:2]), dtypes.int32)
+            return (Store(result.name, position, where(matches, tap_index, best_so_far)),)
 
         start = fill(unique, result, number(_NONE, dtypes.int32))
         return (*start, *windows.each(unique, compare))
@@ -152,31 +152,31 @@ def _dilation(op: Operation) -> Value:
 @lowers("Dilation2DBackpropInput", "Dilation2DBackpropFilter")
 def _gradient(op: Operation) -> Value:
     """Add the gradient of a window to the pixel and the tap of its maximum."""
-    of, gradient = _windows(op), op.inputs[2]
-    require(gradient.shape == of.shape, "the shapes of gradients and windows differ")
+    windows, gradient = _windows(op), op.inputs[2]
+    require(gradient.shape == windows.shape, "the shapes of gradients and windows differ")
     by_input = op.node.type.endswith("Input")
-    given = compute_value(f"{op.name}_gradient", of.x.dtype, of.shape, gradient.at)
+    gradients = compute_value(f"{op.name}_gradient", windows.x.dtype, windows.shape, gradient.at)
 
     def write(unique: Unique, result: Buffer, took: Buffer, passed: Buffer) -> list[Statement]:
         def add(*position: Expr) -> Body:
             tap = Variable(INDEX, unique("tap"))
-            near = clamp_index(tap, math.prod(of.taps.shape[:2]))
-            rows, columns = unflatten_index(near, of.taps.shape[:2])
+            clamped = clamp_index(tap, math.prod(windows.taps.shape[:2]))
+            rows, columns = unflatten_index(clamped, windows.taps.shape[:2])
             place: tuple[Expr, ...] = (rows, columns, position[3])
             if by_input:
-                pixel = of.place(position, (rows, columns))
-                place = (position[0], *map(clamp_index, pixel, of.x.shape[1:3]), position[3])
-            store = Store(result.name, place, load(passed, of.shape, position), "add")
-            named = Let(tap.name, cast(load(took, of.shape, position), INDEX))
+                pixel = windows.place(position, (rows, columns))
+                place = (position[0], *map(clamp_index, pixel, windows.x.shape[1:3]), position[3])
+            store = Store(result.name, place, load(passed, windows.shape, position), "add")
+            named = Let(tap.name, cast(load(took, windows.shape, position), INDEX))
             return (named, If(apply("greater_equal", tap, index(0)), (store,)))
 
-        start = fill(unique, result, number(0, of.x.dtype))
-        return [*start, *nest(unique, of.shape, add)]
+        start = fill(unique, result, number(0, windows.x.dtype))
+        return [*start, *nest(unique, windows.shape, add)]
 
     total = Value(
         f"{op.name}_sum",
-        of.x.dtype,
+        windows.x.dtype,
         op.shape(),
-        StatementDefinition((_first_largest_tap(op, of), given), write),
+        StatementDefinition((_first_largest_tap(op, windows), gradients), write),
     )
     return compute_value(op.name, op.dtype(), op.shape(), total.at)

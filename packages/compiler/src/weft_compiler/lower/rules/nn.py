@@ -60,7 +60,9 @@ def _log_softmax(op: Operation) -> Value:
 def _bias_add_grad(op: Operation) -> Value:
     x = op.inputs[0]
     axis = 1 if op.attr("data_format") == "NCHW" else x.rank - 1
-    return reduce(op.name, x, [other for other in range(x.rank) if other != axis], "add")
+    return reduce(
+        op.name, x, [reduced_axis for reduced_axis in range(x.rank) if reduced_axis != axis], "add"
+    )
 
 
 @lowers("L2Loss")
@@ -111,8 +113,8 @@ def _sparse_cross_entropy(op: Operation) -> list[Value]:
 
     def gradient(*index: Expr) -> Expr:
         selected = apply("equal", cast(labels.at(index[0]), INDEX), index[1])
-        one = where(selected, number(1, wide), number(0, wide))
-        return apply("sub", parts.probability(*index), one)
+        target = where(selected, number(1, wide), number(0, wide))
+        return apply("sub", parts.probability(*index), target)
 
     results = [
         compute_value(f"{op.name}_0", op.dtype(), labels.shape, loss),

@@ -56,8 +56,8 @@ class _Images:
 
     def total(self, name: str, element: Element) -> Value:
         """Return sums over each channel."""
-        others = [axis for axis in range(len(self.shape)) if axis != self.axis]
-        return reduce(f"{self.name}_{name}", self.image(f"{name}_of", element), others, "add")
+        other_axes = [axis for axis in range(len(self.shape)) if axis != self.axis]
+        return reduce(f"{self.name}_{name}", self.image(f"{name}_of", element), other_axes, "add")
 
     def mean(self, name: str, element: Element) -> Value:
         total = self.total(f"{name}_sum", element)
@@ -185,7 +185,7 @@ class _Neighbours:
         """Return the sum over the neighbors of each channel, one pixel at a time."""
         *pixels, channels = self.shape
         radius = min(self._radius, max(channels - 1, 0))
-        given, zero = self.image(f"{name}_of", element), number(0, self.wide)
+        squares, zero = self.image(f"{name}_of", element), number(0, self.wide)
 
         def write(unique: Unique, y: Buffer, terms: Buffer) -> Sequence[Statement]:
             def pixel(*index: Expr) -> Body:
@@ -210,7 +210,7 @@ class _Neighbours:
             return nest(unique, pixels, pixel) if channels else ()
 
         return Value(
-            f"{self.name}_{name}", self.wide, self.shape, StatementDefinition((given,), write)
+            f"{self.name}_{name}", self.wide, self.shape, StatementDefinition((squares,), write)
         )
 
     def power(self, *index: Expr) -> Expr:
@@ -243,20 +243,20 @@ def _windows(unique: Unique, row: Buffer, y: Buffer, index: Sequence[Expr], widt
     def first(j: Expr) -> Body:
         return (Store(y.name, (*index, j), place(j, 0)),)
 
-    def more(k: Expr, j: Expr) -> Body:
+    def slide(k: Expr, j: Expr) -> Body:
         return (Store(y.name, (*index, j), place(j, plus(k, 1)), "add"),)
 
-    remaining = nest(unique, [width - 1, *channels], more)
+    remaining = nest(unique, [width - 1, *channels], slide)
     return (*nest(unique, channels, first), *remaining)
 
 
 @lowers("LRN")
 def _local_response(op: Operation) -> Value:
     x = op.inputs[0]
-    near = _Neighbours(op, x)
+    neighbors = _Neighbours(op, x)
 
     def element(*index: Expr) -> Expr:
-        return apply("mul", cast(x.at(*index), near.wide), near.power(*index))
+        return apply("mul", cast(x.at(*index), neighbors.wide), neighbors.power(*index))
 
     return compute_value(op.name, op.dtype(), x.shape, element)
 
@@ -264,20 +264,20 @@ def _local_response(op: Operation) -> Value:
 @lowers("LRNGrad")
 def _local_response_grad(op: Operation) -> Value:
     gradient, x, y = op.inputs
-    near = _Neighbours(op, x)
+    neighbors = _Neighbours(op, x)
     require(gradient.shape == x.shape == y.shape, "the shapes of the images differ")
 
     def share(*index: Expr) -> Expr:
-        upstream, result = (cast(item.at(*index), near.wide) for item in (gradient, y))
-        return apply("div", apply("mul", upstream, result), near.norms.at(*index))
+        upstream, result = (cast(item.at(*index), neighbors.wide) for item in (gradient, y))
+        return apply("div", apply("mul", upstream, result), neighbors.norms.at(*index))
 
-    shares = near.sums("shares", near.image("share", share).at)
-    factor = number(2 * op.attr("alpha") * op.attr("beta"), near.wide)
+    shares = neighbors.sums("shares", neighbors.image("share", share).at)
+    factor = number(2 * op.attr("alpha") * op.attr("beta"), neighbors.wide)
 
     def element(*index: Expr) -> Expr:
-        upstream = apply("mul", cast(gradient.at(*index), near.wide), near.power(*index))
+        upstream = apply("mul", cast(gradient.at(*index), neighbors.wide), neighbors.power(*index))
         remaining = apply(
-            "mul", apply("mul", shares.at(*index), cast(x.at(*index), near.wide)), factor
+            "mul", apply("mul", shares.at(*index), cast(x.at(*index), neighbors.wide)), factor
         )
         return apply("sub", upstream, remaining)
 

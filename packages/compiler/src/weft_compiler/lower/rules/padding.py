@@ -15,14 +15,14 @@ from weft_compiler.lower.values import StatementDefinition, Value, compute_value
 @lowers("MirrorPad", known_operands=(1,))
 def _mirror_pad(op: Operation) -> Value:
     x, edge = op.inputs[0], int(op.attr("mode") == "REFLECT")
-    margins = [(int(before), int(after)) for before, after in op.known_value(1)]
+    margins = [(int(leading), int(trailing)) for leading, trailing in op.known_value(1)]
     fit = [max(row) <= size - edge for row, size in zip(margins, x.shape, strict=True)]
     require(all(fit), "its paddings are larger than the mirrored tensor")
 
     def source(*position: Expr) -> list[Expr]:
         result = []
-        for i, (before, _), size in zip(position, margins, x.shape, strict=False):
-            place = minus(i, before)
+        for i, (leading, _), size in zip(position, margins, x.shape, strict=False):
+            place = minus(i, leading)
             place = where(apply("less", place, index(0)), minus(edge - 1, place), place)
             far = apply("less", place, index(size))
             place = where(far, place, minus(2 * size - 1 - edge, place))
@@ -31,7 +31,7 @@ def _mirror_pad(op: Operation) -> Value:
 
     if not margins or not any(margins[-1]):
         return move_elements(op.name, x, op.shape(), source)
-    size, (before, after) = x.shape[-1], margins[-1]
+    size, (leading, trailing) = x.shape[-1], margins[-1]
 
     def write(unique: Unique, y: Buffer, buffer: Buffer) -> Sequence[Statement]:
         """Write rows in three parts, each of which is contiguous in memory."""
@@ -39,21 +39,23 @@ def _mirror_pad(op: Operation) -> Value:
         def row(*position: Expr) -> Body:
             lead = source(*position)
 
-            def part(count: int, to: int, first: int, step: int) -> Body:
+            def part(count: int, target: int, first: int, step: int) -> Body:
                 def copy(j: Expr) -> Body:
                     place = plus(first, j) if step > 0 else minus(first, j)
                     return (
                         Store(
-                            y.name, (*position, plus(to, j)), load(buffer, x.shape, [*lead, place])
+                            y.name,
+                            (*position, plus(target, j)),
+                            load(buffer, x.shape, [*lead, place]),
                         ),
                     )
 
                 return nest(unique, (count,), copy)
 
             return (
-                *part(before, 0, edge + before - 1, -1),
-                *part(size, before, 0, 1),
-                *part(after, before + size, size - edge - 1, -1),
+                *part(leading, 0, edge + leading - 1, -1),
+                *part(size, leading, 0, 1),
+                *part(trailing, leading + size, size - edge - 1, -1),
             )
 
         return nest(unique, op.shape()[:-1], row) if x.size else ()
@@ -65,37 +67,39 @@ def _mirror_pad(op: Operation) -> Value:
 def _mirror_pad_grad(op: Operation) -> Value:
     """Add the gradients of all mirror images of each element, one axis after another."""
     result, edge = op.inputs[0], int(op.attr("mode") == "REFLECT")
-    for axis, (before, after) in enumerate(op.known_value(1).tolist()):
-        if before or after:
-            result = _fold_padding(f"{op.name}_{axis}", result, axis, int(before), int(after), edge)
+    for axis, (leading, trailing) in enumerate(op.known_value(1).tolist()):
+        if leading or trailing:
+            result = _fold_padding(
+                f"{op.name}_{axis}", result, axis, int(leading), int(trailing), edge
+            )
     return compute_value(op.name, op.dtype(), op.shape(), result.at)
 
 
-def _fold_padding(name: str, x: Value, axis: int, before: int, after: int, edge: int) -> Value:
+def _fold_padding(name: str, x: Value, axis: int, leading: int, trailing: int, edge: int) -> Value:
     """Remove the padding along an axis from a tensor and add it to the mirrored elements.
 
     Args:
       edge: 1 if the outermost elements are not mirrored, else 0.
     """
-    size = x.shape[axis] - before - after
-    require(size > 0 and max(before, after) <= size - edge, "its paddings are too large")
+    size = x.shape[axis] - leading - trailing
+    require(size > 0 and max(leading, trailing) <= size - edge, "its paddings are too large")
     zero = number(0, x.dtype)
 
     def element(*position: Expr) -> Expr:
         i = position[axis]
 
-        def near(place: Expr) -> Expr:
+        def element_at(place: Expr) -> Expr:
             return x.at(*position[:axis], clamp_index(place, x.shape[axis]), *position[axis + 1 :])
 
-        result = near(plus(i, before))
-        if before:
-            mirrored = apply("bit_and", _at_least(i, edge), apply("less", i, index(before + edge)))
-            first = near(minus(before - 1 + edge, i))
+        result = element_at(plus(i, leading))
+        if leading:
+            mirrored = apply("bit_and", _at_least(i, edge), apply("less", i, index(leading + edge)))
+            first = element_at(minus(leading - 1 + edge, i))
             result = apply("add", result, where(mirrored, first, zero))
-        if after:
-            start = size - edge - after
+        if trailing:
+            start = size - edge - trailing
             mirrored = apply("bit_and", _at_least(i, start), apply("less", i, index(size - edge)))
-            last = near(minus(before + size + after - 1 + start, i))
+            last = element_at(minus(leading + size + trailing - 1 + start, i))
             result = apply("add", result, where(mirrored, last, zero))
         return result
 

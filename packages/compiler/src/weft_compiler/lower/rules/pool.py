@@ -65,14 +65,14 @@ class _Windows:
             for n, k, s in zip(shape, self.sizes, self.strides, strict=True)
         ]
         self.counts = tuple(count for count, _, _ in result)
-        self.before = tuple(before for _, before, _ in result)
+        self.before = tuple(leading for _, leading, _ in result)
         self.axes = [axis for axis, size in enumerate(self.sizes) if size > 1]
 
     def place(self, position: Sequence[Expr], tap: Sequence[Expr | int]) -> list[Expr]:
         """Return the input indices of a position in a window; they may be in the padding."""
         return [
-            minus(plus(times(i, stride), t), before)
-            for i, t, stride, before in zip(position, tap, self.strides, self.before, strict=True)
+            minus(plus(times(i, stride), t), leading)
+            for i, t, stride, leading in zip(position, tap, self.strides, self.before, strict=True)
         ]
 
     def is_inside(self, position: Sequence[Expr]) -> Expr | None:
@@ -81,8 +81,8 @@ class _Windows:
         for axis, (i, size) in enumerate(zip(position, self.shape, strict=True)):
             last = (self.counts[axis] - 1) * self.strides[axis] + self.sizes[axis] - 1
             if self.before[axis] or last - self.before[axis] >= size:
-                here = is_inside(i, size)
-                result = here if result is None else apply("bit_and", result, here)
+                in_axis = is_inside(i, size)
+                result = in_axis if result is None else apply("bit_and", result, in_axis)
         return result
 
     def fold(
@@ -109,28 +109,28 @@ class _Windows:
             for axis, step in zip(self.axes, steps, strict=True):
                 tap[axis] = step
             place = self.place(window, tap)
-            here, number_of = self.is_inside(place), flatten_indices(steps, sizes)
-            if here is None:
+            in_bounds, number_of = self.is_inside(place), flatten_indices(steps, sizes)
+            if in_bounds is None:
                 return element(window, place, number_of)
-            near = list(map(clamp_index, place, self.shape))
-            return where(here, element(window, near, number_of), none)
+            clamped = list(map(clamp_index, place, self.shape))
+            return where(in_bounds, element(window, clamped, number_of), none)
 
         axes = frozenset(range(rank - 1, rank - 1 + len(sizes)))
         definition = Reduction(space, axes, combine, none, combined)
         return Value(name, none.dtype, self.counts, definition)
 
-    def spread(self, given: Callable[[Sequence[Expr], int], Expr], zero: Expr) -> Element:
+    def spread(self, gradient_of: Callable[[Sequence[Expr], int], Expr], zero: Expr) -> Element:
         """Add to each input position the gradients of the windows that contain it.
 
         Args:
-          given: maps a window and the number of a position in it to the gradient of that position.
+          gradient_of: maps a window, and the number of a position in it, to the gradient there.
         """
 
         def element(*position: Expr) -> Expr:
             total: Expr | None = None
             for number_of, tap in enumerate(self.taps):
                 window, conditions = self._window(position, tap)
-                result = given(window, number_of)
+                result = gradient_of(window, number_of)
                 for condition in conditions:
                     result = where(condition, result, zero)
                 total = result if total is None else apply("add", total, result)
@@ -215,17 +215,17 @@ def _avg_pool_grad(op: Operation) -> Value:
 
 def _first_maximum(op: Operation, windows: _Windows, x: Value, y: Value) -> Value:
     """Return the number of the first position with the maximum, or of a NaN, in each window."""
-    nobody = number(len(windows.taps), dtypes.int32)
+    no_tap = number(len(windows.taps), dtypes.int32)
 
     def is_most(window: Sequence[Expr], position: Sequence[Expr], tap: Expr) -> Expr:
         value, limit = x.at(*position), y.at(*window)
         result = apply("equal", value, limit)
         if x.dtype.is_floating:
-            both = apply("bit_and", apply("is_nan", value), apply("is_nan", limit))
-            result = apply("bit_or", result, both)
-        return where(result, cast(tap, dtypes.int32), nobody)
+            both_nan = apply("bit_and", apply("is_nan", value), apply("is_nan", limit))
+            result = apply("bit_or", result, both_nan)
+        return where(result, cast(tap, dtypes.int32), no_tap)
 
-    return windows.fold(f"{op.name}_first", "minimum", nobody, is_most)
+    return windows.fold(f"{op.name}_first", "minimum", no_tap, is_most)
 
 
 @lowers("MaxPoolGrad", "MaxPool3DGrad", by_kernel=_kernel_reason)
@@ -237,11 +237,11 @@ def _max_pool_grad(op: Operation) -> Value:
     zero = number(0, wide)
     first = _first_maximum(op, windows, x, y)
 
-    def given(window: Sequence[Expr], tap: int) -> Expr:
+    def gradient_of(window: Sequence[Expr], tap: int) -> Expr:
         selected = apply("equal", first.at(*window), number(tap, dtypes.int32))
         return where(selected, cast(gradient.at(*window), wide), zero)
 
-    return compute_value(op.name, op.dtype(), x.shape, windows.spread(given, zero))
+    return compute_value(op.name, op.dtype(), x.shape, windows.spread(gradient_of, zero))
 
 
 def _selected_indices(windows: _Windows, first: Value, window: Sequence[Expr]) -> list[Expr]:
@@ -277,11 +277,13 @@ def _max_pool_with_argmax(op: Operation) -> list[Value]:
     none = initial("maximum", x.dtype)
     limit = windows.fold(f"{op.name}_0", "maximum", none, lambda _, place, tap: x.at(*place))
     first = _first_maximum(op, windows, x, limit)
-    whole = bool(op.attr("include_batch_in_index"))
+    includes_batch = bool(op.attr("include_batch_in_index"))
 
     def position(*position: Expr) -> Expr:
         place = _selected_indices(windows, first, position)
-        return flatten_indices(place if whole else place[1:], x.shape if whole else x.shape[1:])
+        return flatten_indices(
+            place if includes_batch else place[1:], x.shape if includes_batch else x.shape[1:]
+        )
 
     return [limit, compute_value(f"{op.name}_1", op.dtype(1), limit.shape, position)]
 
@@ -294,11 +296,11 @@ def _max_pool_grad_with_argmax(op: Operation) -> Value:
     require(
         gradient.shape == indices.shape == windows.counts, "the shapes of its operands do not match"
     )
-    whole, image = bool(op.attr("include_batch_in_index")), prod(x.shape[1:])
+    includes_batch, image = bool(op.attr("include_batch_in_index")), prod(x.shape[1:])
 
     def position(*position: Expr) -> Expr:
         place = cast(indices.at(*position), INDEX)
-        return place if whole else plus(place, times(position[0], image))
+        return place if includes_batch else plus(place, times(position[0], image))
 
     positions = compute_value(f"{op.name}_places", INDEX, indices.shape, position)
 
@@ -306,9 +308,9 @@ def _max_pool_grad_with_argmax(op: Operation) -> Value:
         unique: Unique, result: Buffer, position: Buffer, buffer: Buffer
     ) -> Sequence[Statement]:
         def add(*window: Expr) -> Body:
-            here = clamp_index(load(position, indices.shape, window), x.size)
+            clamped = clamp_index(load(position, indices.shape, window), x.size)
             value = cast(load(buffer, indices.shape, window), wide)
-            return (Store(result.name, tuple(unflatten_index(here, x.shape)), value, "add"),)
+            return (Store(result.name, tuple(unflatten_index(clamped, x.shape)), value, "add"),)
 
         return (*fill(unique, result, number(0, wide)), *nest(unique, indices.shape, add))
 

@@ -64,9 +64,9 @@ def _nudge_range(op: Operation, low: Value, high: Value) -> _Range:
 
     def nearest(*index: Expr) -> Expr:
         position = apply("sub", _number(first), apply("div", low.at(*index), positive(*index)))
-        near = apply("minimum", apply("maximum", position, _number(first)), _number(last))
+        clamped = apply("minimum", apply("maximum", position, _number(first)), _number(last))
         # Adding 0.5 would round the number below 0.5 up; adding the number below 0.5 rounds 0.5 up.
-        return apply("trunc", apply("add", near, _number(_BELOW_HALF)))
+        return apply("trunc", apply("add", clamped, _number(_BELOW_HALF)))
 
     position = part("place", nearest)
 
@@ -117,14 +117,14 @@ def _ends(op: Operation, x: Value, first: int) -> tuple[Value, Value]:
 @lowers("FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel")
 def _fake(op: Operation) -> Value:
     x = op.inputs[0]
-    of = _nudge_range(op, *_ends(op, x, 1))
+    nudged = _nudge_range(op, *_ends(op, x, 1))
 
     def element(*index: Expr) -> Expr:
-        low, high = _channel(of.low, index), _channel(of.high, index)
-        near = apply("minimum", apply("maximum", x.at(*index), low), high)
-        steps = apply("mul", apply("sub", near, low), _channel(of.inverse, index))
-        moved = apply("add", apply("sub", steps, _channel(of.zero, index)), _number(0.5))
-        return apply("mul", apply("floor", moved), _channel(of.scale, index))
+        low, high = _channel(nudged.low, index), _channel(nudged.high, index)
+        clamped = apply("minimum", apply("maximum", x.at(*index), low), high)
+        steps = apply("mul", apply("sub", clamped, low), _channel(nudged.inverse, index))
+        moved = apply("add", apply("sub", steps, _channel(nudged.zero, index)), _number(0.5))
+        return apply("mul", apply("floor", moved), _channel(nudged.scale, index))
 
     return compute_value(op.name, op.dtype(), x.shape, element)
 
@@ -133,13 +133,13 @@ def _fake(op: Operation) -> Value:
 def _fake_quant_gradient(op: Operation) -> Value:
     gradient, x = op.inputs
     require(gradient.shape == x.shape, "the shapes of gradients and inputs differ")
-    of = _nudge_range(op, *_ends(op, x, 2))
+    nudged = _nudge_range(op, *_ends(op, x, 2))
 
     def element(*index: Expr) -> Expr:
-        above = apply("greater_equal", x.at(*index), _channel(of.low, index))
-        below = apply("less_equal", x.at(*index), _channel(of.high, index))
-        inside = where(apply("bit_and", above, below), _number(1), _number(0))
-        return apply("mul", gradient.at(*index), inside)
+        above_low = apply("greater_equal", x.at(*index), _channel(nudged.low, index))
+        below_high = apply("less_equal", x.at(*index), _channel(nudged.high, index))
+        in_range = where(apply("bit_and", above_low, below_high), _number(1), _number(0))
+        return apply("mul", gradient.at(*index), in_range)
 
     return compute_value(op.name, op.dtype(), x.shape, element)
 
@@ -150,26 +150,26 @@ def _fake_quant_gradients(op: Operation) -> list[Value]:
     gradient, x = op.inputs[:2]
     require(gradient.shape == x.shape, "the shapes of gradients and inputs differ")
     low, high = _ends(op, x, 2)
-    of = _nudge_range(op, low, high)
+    nudged = _nudge_range(op, low, high)
 
-    def beyond(below: bool) -> Value:
-        end, limit = (of.low, -math.inf) if below else (of.high, math.inf)
+    def outside_gradient(is_below: bool) -> Value:
+        end, limit = (nudged.low, -math.inf) if is_below else (nudged.high, math.inf)
 
         def element(*index: Expr) -> Expr:
             zeros = [apply("equal", _channel(item, index), _number(0)) for item in (low, high)]
             # The range [0, 0] passes all gradients.
             expected = where(apply("bit_and", *zeros), _number(limit), _channel(end, index))
-            return apply("less" if below else "greater", x.at(*index), expected)
+            return apply("less" if is_below else "greater", x.at(*index), expected)
 
-        name = f"{op.name}_{'below' if below else 'above'}"
+        name = f"{op.name}_{'below' if is_below else 'above'}"
         return compute_value(name, dtypes.bool_, x.shape, element)
 
-    sides = [beyond(True), beyond(False)]
+    sides = [outside_gradient(True), outside_gradient(False)]
 
     def times(condition: Expr, index: tuple[Expr, ...]) -> Expr:
         return apply("mul", gradient.at(*index), where(condition, _number(1), _number(0)))
 
-    def inside(*index: Expr) -> Expr:
+    def inside_gradient(*index: Expr) -> Expr:
         outside = apply("bit_or", *[side.at(*index) for side in sides])
         return apply("mul", gradient.at(*index), where(outside, _number(0), _number(1)))
 
@@ -186,7 +186,7 @@ def _fake_quant_gradients(op: Operation) -> list[Value]:
     totals = [
         reduce(f"{op.name}_{index}", part, axes, "add") for index, part in enumerate(parts, 1)
     ]
-    return [compute_value(f"{op.name}_0", dtypes.float32, x.shape, inside), *totals]
+    return [compute_value(f"{op.name}_0", dtypes.float32, x.shape, inside_gradient), *totals]
 
 
 # -------------------------------------------------------------- rounding to what integers hold
@@ -224,11 +224,11 @@ def _steps(op: Operation, low: Value, high: Value, bits: int) -> _Steps:
 
     def from_end(name: str, end: Value, integer: float) -> Value:
         """Return the steps per unit for one end; huge if that end does not limit the scale."""
-        whole = number(integer, dtype)
+        last_integer = number(integer, dtype)
 
         def element(*index: Expr) -> Expr:
-            fits = apply("greater", apply("mul", whole, end.at(*index)), number(0, dtype))
-            steps = apply("div", whole, where(fits, end.at(*index), number(1, dtype)))
+            fits = apply("greater", apply("mul", last_integer, end.at(*index)), number(0, dtype))
+            steps = apply("div", last_integer, where(fits, end.at(*index), number(1, dtype)))
             return where(fits, steps, huge)
 
         return part(name, element)
@@ -244,10 +244,10 @@ def _steps(op: Operation, low: Value, high: Value, bits: int) -> _Steps:
 
         return part(name, element)
 
-    def over(end: Value, integer: float) -> Callable[..., Expr]:
+    def step_size(end: Value, integer: float) -> Callable[..., Expr]:
         return lambda *index: apply("div", end.at(*index), number(integer, dtype))
 
-    inverse = chosen("inverse", over(low, minimum or 1.0), over(high, limit))
+    inverse = chosen("inverse", step_size(low, minimum or 1.0), step_size(high, limit))
 
     def times(integer: float) -> Callable[..., Expr]:
         return lambda *index: apply("mul", number(integer, dtype), inverse.at(*index))
@@ -290,35 +290,40 @@ def _given_range(op: Operation, wide: DType) -> tuple[Value, Value]:
 @lowers("QuantizeAndDequantizeV3", known_operands=(3,))
 def _round_to_integers(op: Operation) -> Value:
     """Quantize and dequantize, by a given range or by the minimum and maximum of the input."""
-    given, axis = bool(op.attr("range_given")), int(op.node.attrs.get("axis", -1))
+    has_range, axis = bool(op.attr("range_given")), int(op.node.attrs.get("axis", -1))
     wide = wide_type(op.dtype())
     bits = int(op.known_value(3)) if op.node.type.endswith("V3") else int(op.attr("num_bits"))
     require(
         1 + bool(op.attr("signed_input")) <= bits < _BITS, f"{bits}-bit integers are not supported"
     )
     x = compute_value(f"{op.name}_x", wide, op.shape(), op.inputs[0].at)
-    if given:
+    if has_range:
         low, high = _given_range(op, wide)
     else:
         axes = [index for index in range(x.rank) if axis < 0 or index != axis]
         low, high = (
             reduce(f"{op.name}_{combine}", x, axes, combine) for combine in ("minimum", "maximum")
         )
-    position, of = _along(op, low, high), _steps(op, low, high, bits)
+    position, quantization_steps = _along(op, low, high), _steps(op, low, high, bits)
 
     def element(*index: Expr) -> Expr:
-        there, result = position(*index), x.at(*index)
-        if given:
-            result = apply("clamp", result, of.low.at(*there), of.high.at(*there))
-        steps = apply("mul", result, of.scale.at(*there))
+        channel, result = position(*index), x.at(*index)
+        if has_range:
+            result = apply(
+                "clamp",
+                result,
+                quantization_steps.low.at(*channel),
+                quantization_steps.high.at(*channel),
+            )
+        steps = apply("mul", result, quantization_steps.scale.at(*channel))
         if op.node.attrs.get("round_mode") == "HALF_UP":
-            whole = apply("floor", apply("add", steps, number(0.5, wide)))
+            rounded = apply("floor", apply("add", steps, number(0.5, wide)))
         else:
-            whole = apply("rint", steps)
-        return apply("mul", whole, of.inverse.at(*there))
+            rounded = apply("rint", steps)
+        return apply("mul", rounded, quantization_steps.inverse.at(*channel))
 
     result = compute_value(op.name, op.dtype(), op.shape(), element)
-    if given and len(op.inputs) > 1:
+    if has_range and len(op.inputs) > 1:
         result.requires = (_require_ascending(low, high),)
     return result
 
@@ -338,13 +343,13 @@ def _round_gradient(op: Operation) -> list[Value]:
     position, zero = _along(op, low, high), number(0, op.dtype())
 
     def element(*index: Expr) -> Expr:
-        there = position(*index)
-        inside = apply(
+        channel = position(*index)
+        in_range = apply(
             "bit_and",
-            apply("greater_equal", x.at(*index), low.at(*there)),
-            apply("less_equal", x.at(*index), high.at(*there)),
+            apply("greater_equal", x.at(*index), low.at(*channel)),
+            apply("less_equal", x.at(*index), high.at(*channel)),
         )
-        return where(inside, gradient.at(*index), zero)
+        return where(in_range, gradient.at(*index), zero)
 
     none = [
         compute_value(f"{op.name}_{index}", op.dtype(index), op.shape(index), lambda *_: zero)

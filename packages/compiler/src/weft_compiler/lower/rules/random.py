@@ -61,9 +61,9 @@ class _Stream:
             return
         seed = op.inputs[seed_at]
 
-        def element(at: Expr) -> Expr:
-            key = cast(seed.at(clamp_index(apply("sub", at, index(4)), 2)), dtypes.uint64)
-            none = apply("less", at, index(4))
+        def element(position: Expr) -> Expr:
+            key = cast(seed.at(clamp_index(apply("sub", position, index(4)), 2)), dtypes.uint64)
+            none = apply("less", position, index(4))
             return apply("where", none, number(0, dtypes.uint64), key)
 
         self.state = compute_value(f"{op.name}_state", dtypes.uint64, [STATE], element)
@@ -89,12 +89,12 @@ class _Stream:
 
 def _uniform(word: Expr, dtype: DType) -> Expr:
     """Convert a random word to a number in [0, 1)."""
-    kept = {dtypes.float64: 53, dtypes.float16: 11, dtypes.bfloat16: 8}.get(dtype, 24)
-    bits = apply("shift_right", word, number(8 * word.dtype.size - kept, word.dtype))
+    num_bits = {dtypes.float64: 53, dtypes.float16: 11, dtypes.bfloat16: 8}.get(dtype, 24)
+    bits = apply("shift_right", word, number(8 * word.dtype.size - num_bits, word.dtype))
     # More processors have an instruction that converts signed integers to floats.
     signed = cast(bits, dtypes.int64 if dtype is dtypes.float64 else dtypes.int32)
     wide = dtype if dtype is dtypes.float64 else dtypes.float32
-    return cast(apply("mul", cast(signed, wide), number(2.0**-kept, wide)), dtype)
+    return cast(apply("mul", cast(signed, wide), number(2.0**-num_bits, wide)), dtype)
 
 
 def _word_type(dtype: DType) -> DType:
@@ -106,7 +106,10 @@ def _uniforms(op: Operation) -> Value:
     dtype, shape = op.dtype(), op.shape()
     words = _Stream(op).words(_word_type(dtype), math.prod(shape))
     return compute_value(
-        op.name, dtype, shape, lambda *at: _uniform(words.at(flatten_indices(at, shape)), dtype)
+        op.name,
+        dtype,
+        shape,
+        lambda *indices: _uniform(words.at(flatten_indices(indices, shape)), dtype),
     )
 
 
@@ -145,28 +148,28 @@ def _classes(op: Operation) -> Value:
         f"{op.name}_shares",
         wide,
         shape,
-        lambda *at: _uniform(drawn.at(flatten_indices(at, shape)), wide),
+        lambda *indices: _uniform(drawn.at(flatten_indices(indices, shape)), wide),
     )
     rows = compute_value(f"{op.name}_logits", wide, logits.shape, logits.at)
-    least, maximum = number(-math.inf, wide), f"{op.name}_most"
-    largest = reduce_value(maximum, rows, [1], "maximum", least, rows.at)
+    lowest, maximum = number(-math.inf, wide), f"{op.name}_most"
+    largest = reduce_value(maximum, rows, [1], "maximum", lowest, rows.at)
 
     def odds(i: Expr, j: Expr) -> Expr:
         return apply("exp", apply("sub", rows.at(i, j), largest.at(i)))
 
     terms = compute_value(f"{op.name}_odds", wide, logits.shape, odds)
 
-    def write(unique: Unique, y: Buffer, given: Buffer, of: Buffer) -> Sequence[Statement]:
+    def write(unique: Unique, y: Buffer, source: Buffer, uniforms: Buffer) -> Sequence[Statement]:
         def row(i: Expr) -> Body:
             sums = Buffer(unique("sums"), wide, (classes,))
             total = Variable(wide, unique("total"))
 
             def add(j: Expr) -> Body:
-                grown = apply("add", total, load(given, terms.shape, (i, j)))
+                grown = apply("add", total, load(source, terms.shape, (i, j)))
                 return Assign(total.name, grown), Store(sums.name, (j,), total)
 
             def sample(k: Expr) -> Body:
-                share = apply("mul", load(of, shape, (i, k)), total)
+                share = apply("mul", load(uniforms, shape, (i, k)), total)
                 body, result = _emit_upper_bound(unique, sums, share)
                 return (*body, Store(y.name, (i, k), cast(result, y.dtype)))
 
@@ -185,12 +188,12 @@ def _emit_upper_bound(unique: Unique, sums: Buffer, value: Expr) -> tuple[Body, 
     share, low = Variable(value.dtype, unique("share")), Variable(INDEX, unique("low"))
     length = Variable(INDEX, unique("length"))
     half, middle = (Variable(INDEX, unique(name)) for name in ("half", "middle"))
-    above = apply("greater", Load(sums.dtype, sums.name, (clamp_index(middle, size),)), share)
+    exceeds = apply("greater", Load(sums.dtype, sums.name, (clamp_index(middle, size),)), share)
     body = (
         Let(half.name, over(length, 2)),
         Let(middle.name, apply("add", low, half)),
         If(
-            above,
+            exceeds,
             (Assign(length.name, half),),
             (
                 Assign(low.name, apply("add", middle, index(1))),
@@ -211,32 +214,36 @@ def _normals(op: Operation) -> Value:
     words = stream.words(_word_type(dtype), 2 * half)
     truncated = "Truncated" in op.node.type
     # Resampled numbers are compared after rounding.
-    kept = dtype if truncated else wide
+    stored_type = dtype if truncated else wide
 
     def write(unique: Unique, flat: Buffer, words: Buffer, *state: Buffer) -> Sequence[Statement]:
         sines = Buffer(unique("sines"), wide, (half,))
 
         def pair(i: Expr) -> Body:
-            given = [Load(words.dtype, words.name, (index,)) for index in (i, plus(i, half))]
-            body, cosine, sine = _box_muller(unique, given, wide)
-            first = Store(flat.name, (i,), cast(cosine, kept))
+            pair_words = [Load(words.dtype, words.name, (index,)) for index in (i, plus(i, half))]
+            body, cosine, sine = _box_muller(unique, pair_words, wide)
+            first = Store(flat.name, (i,), cast(cosine, stored_type))
             return (*body, first, Store(sines.name, (i,), sine))
 
         def second(i: Expr) -> Body:
-            value = cast(Load(wide, sines.name, (i,)), kept)
+            value = cast(Load(wide, sines.name, (i,)), stored_type)
             return (Store(flat.name, (plus(i, half),), value),)
 
         loops = (*nest(unique, [half], pair), *nest(unique, [half], second))
-        again = _Resampling(unique, flat, math.prod(shape), wide, stream) if truncated else None
-        return (Allocate(sines), *loops, *(again.statements(state[0]) if again else ()))
+        resampling = (
+            _Resampling(unique, flat, math.prod(shape), wide, stream) if truncated else None
+        )
+        return (Allocate(sines), *loops, *(resampling.statements(state[0]) if resampling else ()))
 
     if not math.prod(shape):
         return compute_value(op.name, dtype, shape, lambda *_: number(0, dtype))
     operands = (words, stream.state) if truncated else (words,)
-    flat = Value(f"{op.name}_flat", kept, (2 * half,), StatementDefinition(operands, write))
-    if kept is not dtype:
-        return compute_value(op.name, dtype, shape, lambda *at: flat.at(flatten_indices(at, shape)))
-    return move_elements(op.name, flat, shape, lambda *at: [flatten_indices(at, shape)])
+    flat = Value(f"{op.name}_flat", stored_type, (2 * half,), StatementDefinition(operands, write))
+    if stored_type is not dtype:
+        return compute_value(
+            op.name, dtype, shape, lambda *indices: flat.at(flatten_indices(indices, shape))
+        )
+    return move_elements(op.name, flat, shape, lambda *indices: [flatten_indices(indices, shape)])
 
 
 def _box_muller(unique: Unique, words: Sequence[Expr], wide: DType) -> tuple[Body, Expr, Expr]:
@@ -282,33 +289,33 @@ class _Resampling:
         """Return all statements; `state` is the buffer of the stream's state."""
         copies = []
         view = self._stream.view(state)
-        for at in range(STATE):
-            indices = (*view.indices[:-1], index(at))
+        for word in range(STATE):
+            indices = (*view.indices[:-1], index(word))
             copies.append(
-                Store(self._own.name, (index(at),), Load(state.dtype, state.name, indices))
+                Store(self._own.name, (index(word),), Load(state.dtype, state.name, indices))
             )
         places = nest(self._unique, [self._count], lambda i: self._record_position(i, i))
         halves = (self._count + 1) // 2
         used = halves if self._wide is dtypes.float32 else 2 * halves
-        more = apply("greater", self._beyond, index(0))
+        has_more = apply("greater", self._beyond, index(0))
         return (
             *map(Allocate, (self._places, self._own, self._block)),
             *copies,
             Var(self._beyond.name, index(0)),
             *places,
             Var(self._used.name, index(used)),
-            While(more, self._round()),
+            While(has_more, self._round()),
         )
 
-    def _record_position(self, i: Expr, of: Expr) -> Body:
+    def _record_position(self, i: Expr, position_of_number: Expr) -> Body:
         """Record a position if its number is beyond the limit."""
-        value = apply("abs", Load(self._flat.dtype, self._flat.name, (of,)))
+        value = apply("abs", Load(self._flat.dtype, self._flat.name, (position_of_number,)))
         position = clamp_index(self._beyond, self._count)
         return (
             If(
                 apply("greater", value, number(_LIMIT, value.dtype)),
                 (
-                    Store(self._places.name, (position,), of),
+                    Store(self._places.name, (position,), position_of_number),
                     Assign(self._beyond.name, apply("add", self._beyond, index(1))),
                 ),
             ),
@@ -329,11 +336,11 @@ class _Resampling:
             body += statements
             words.append(word)
         lets, x, y = _box_muller(unique, words, self._wide)
-        at = clamp_index(
+        recorded = clamp_index(
             Load(INDEX, self._places.name, (clamp_index(i, self._count),)), self._count
         )
         value = cast(apply("where", cosine, x, y), self._flat.dtype)
-        body += [*lets, Let(position.name, at), Store(self._flat.name, (position,), value)]
+        body += [*lets, Let(position.name, recorded), Store(self._flat.name, (position,), value)]
         body += self._record_position(i, position)
         step = half if self._wide is dtypes.float32 else apply("mul", half, index(2))
         return (

@@ -49,8 +49,8 @@ def _band(op: Operation) -> Value:
         result = x.at(*position)
         for distance, limit in ((minus(row, column), lower), (minus(column, row), upper)):
             if limit >= 0:
-                near = apply("less_equal", distance, index(limit))
-                result = where(near, result, number(0, x.dtype))
+                in_band = apply("less_equal", distance, index(limit))
+                result = where(in_band, result, number(0, x.dtype))
         return result
 
     return compute_value(op.name, x.dtype, x.shape, element)
@@ -95,11 +95,13 @@ def _diag(op: Operation) -> Value:
     return compute_value(op.name, x.dtype, op.shape(), element)
 
 
-def _permute_indices(position: Sequence[Expr], data_format: str, back: bool = False) -> list[Expr]:
+def _permute_indices(
+    position: Sequence[Expr], data_format: str, inverse: bool = False
+) -> list[Expr]:
     """Map indices in a data format to channels-last, or back."""
     if data_format == "NHWC":
         return list(position)
-    return [position[axis] for axis in ((0, 3, 1, 2) if back else (0, 2, 3, 1))]
+    return [position[axis] for axis in ((0, 3, 1, 2) if inverse else (0, 2, 3, 1))]
 
 
 def _sizes(shape: Sequence[int], data_format: str) -> Sequence[int]:
@@ -117,7 +119,7 @@ def _space_to_depth(op: Operation) -> Value:
         inner = [block, block, channels]
         down, right, channel = unflatten_index(depth, inner) if x.size else [index(0)] * 3
         place = [n, plus(times(row, block), down), plus(times(column, block), right), channel]
-        return _permute_indices(place, layout, back=True)
+        return _permute_indices(place, layout, inverse=True)
 
     return move_elements(op.name, x, op.shape(), source)
 
@@ -132,7 +134,7 @@ def _depth_to_space(op: Operation) -> Value:
         inner = [modulo(row, block), modulo(column, block), channel]
         depth = flatten_indices(inner, [block, block, channels])
         place = [n, over(row, block), over(column, block), depth]
-        return _permute_indices(place, layout, back=True)
+        return _permute_indices(place, layout, inverse=True)
 
     return move_elements(op.name, x, op.shape(), source)
 
@@ -146,8 +148,8 @@ def _with_diagonal(op: Operation) -> Value:
     def element(*position: Expr) -> Expr:
         if not size:
             return x.at(*position)
-        own = diagonal.at(*position[:-2], clamp_index(position[-1], size))
-        return where(apply("equal", position[-2], position[-1]), own, x.at(*position))
+        diagonal_element = diagonal.at(*position[:-2], clamp_index(position[-1], size))
+        return where(apply("equal", position[-2], position[-1]), diagonal_element, x.at(*position))
 
     return compute_value(op.name, x.dtype, x.shape, element)
 
@@ -162,10 +164,10 @@ def _norm(op: Operation) -> Value:
 
     squares = compute_value(f"{op.name}_x", wide, x.shape, square)
     total = reduce(f"{op.name}_sum", squares, axes, "add")
-    kept = [axis for axis in range(x.rank) if axis not in axes]
+    kept_axes = [axis for axis in range(x.rank) if axis not in axes]
 
     def element(*position: Expr) -> Expr:
-        given = [position[axis] for axis in kept] if op.attr("keep_dims") else position
-        return apply("sqrt", total.at(*given))
+        kept_position = [position[axis] for axis in kept_axes] if op.attr("keep_dims") else position
+        return apply("sqrt", total.at(*kept_position))
 
     return compute_value(op.name, x.dtype, op.shape(), element)

@@ -74,16 +74,16 @@ def _layer(op: Operation) -> Sequence[Value]:
     fits = fits and all(state.shape == (directions, batch, width) for state in states)
     fits = fits and bias.shape in ((directions, width), (0,))
     require(fits and lengths.shape in ((batch,), (0,)), "the shapes of its operands do not match")
-    result = [_Direction(op, at).value() for at in range(directions)]
+    result = [_Direction(op, direction).value() for direction in range(directions)]
 
-    def of_direction(d: Expr, *at: Expr) -> Expr:
-        value = result[-1].at(*at)
-        for other in range(directions - 2, -1, -1):
-            is_it = apply("less_equal", d, index(other))
-            value = where(is_it, result[other].at(*at), value)
+    def of_direction(d: Expr, *indices: Expr) -> Expr:
+        value = result[-1].at(*indices)
+        for direction in range(directions - 2, -1, -1):
+            is_it = apply("less_equal", d, index(direction))
+            value = where(is_it, result[direction].at(*indices), value)
         return value
 
-    whole = compute_value(
+    sequence = compute_value(
         op.name, op.dtype(), op.shape(), lambda s, d, b, j: of_direction(d, s, b, j)
     )
     lasts = [
@@ -91,11 +91,11 @@ def _layer(op: Operation) -> Sequence[Value]:
             f"{op.name}_last",
             op.dtype(),
             (directions, batch, width),
-            lambda d, b, j, row=steps + at: of_direction(d, index(row), b, j),
+            lambda d, b, j, row=steps + state_index: of_direction(d, index(row), b, j),
         )
-        for at in range(len(states))
+        for state_index in range(len(states))
     ]
-    return [whole, *lasts]
+    return [sequence, *lasts]
 
 
 class _Direction:
@@ -169,13 +169,13 @@ class _Direction:
         if lengths is None or not self.backward:
             return ()
 
-        def within(b: Expr) -> Expr:
+        def in_range(b: Expr) -> Expr:
             length = cast(lengths.at(b), INDEX)
             low = apply("greater_equal", length, index(0))
             return apply("bit_and", low, apply("less_equal", length, index(self.steps)))
 
-        said = f"lengths of 0 to {self.steps} were required"
-        return (Requirement((self.batch,), within, said),)
+        message = f"lengths of 0 to {self.steps} were required"
+        return (Requirement((self.batch,), in_range, message),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,11 +198,12 @@ class _Int8Weights:
 
     @classmethod
     def of(cls, weights: Value, scales: Value, zeros: Value, index: int) -> _Int8Weights:
-        known_values = [each.constant for each in (weights, scales, zeros)]
+        known_values = [operand.constant for operand in (weights, scales, zeros)]
         require(
-            all(each is not None for each in known_values), "the 8-bit weights are not constants"
+            all(operand is not None for operand in known_values),
+            "the 8-bit weights are not constants",
         )
-        matrix, scale, zero = [each[index] for each in known_values]
+        matrix, scale, zero = [operand[index] for operand in known_values]
         k, gates = matrix.shape
         require(
             matrix.size > 0 and scale.size in (1, gates), "the shapes of its operands do not match"
@@ -210,16 +211,18 @@ class _Int8Weights:
         flip = _FLIP if weights.dtype is dtypes.uint8 else 0
         panels, sums = pack_bytes((matrix.astype(np.int16) - flip).astype(np.int8))
         points = np.broadcast_to(zero - np.int32(flip), gates)
-        less = sums.reshape(-1)[:gates] - np.int32(k) * points
+        correction = sums.reshape(-1)[:gates] - np.int32(k) * points
 
-        def value(what: str, array: Any, dtype: DType) -> Value:
-            whole = np.ascontiguousarray(array, dtype.numpy)
-            return Value(f"{weights.name}_{what}_{index}", dtype, whole.shape, constant=whole)
+        def value(name: str, array: Any, dtype: DType) -> Value:
+            contiguous = np.ascontiguousarray(array, dtype.numpy)
+            return Value(
+                f"{weights.name}_{name}_{index}", dtype, contiguous.shape, constant=contiguous
+            )
 
         return cls(
             value("panels", panels, dtypes.int8),
             value("sums", sums, dtypes.int32),
-            value("less", less, dtypes.int32),
+            value("less", correction, dtypes.int32),
             value("zeros", points, dtypes.int32) if points.any() else None,
             value("scales", np.broadcast_to(scale, gates), scales.dtype),
         )
@@ -241,20 +244,20 @@ class _DirectionLoop:
     """
 
     def __init__(
-        self, of: _Direction, unique: Unique, y: Buffer, memory: dict[Value, Buffer]
+        self, direction: _Direction, unique: Unique, y: Buffer, memory: dict[Value, Buffer]
     ) -> None:
-        self.of, self.unique, self.y, self.memory = of, unique, y, memory
-        names = of.op.attr("activations")
+        self.of, self.unique, self.y, self.memory = direction, unique, y, memory
+        names = direction.op.attr("activations")
         self.f, self.g, self.last = (_ACTIVATIONS[name] for name in (names * 3)[:3])
-        row = (of.batch, of.width)
-        self.old = [self._buffer(name, row) for name in ("state", "cell")[: len(of.states)]]
-        self.reset = self._buffer("reset", row) if of.cell == "gru" else None
-        kind = of.dtype if of.bytes is None else dtypes.int32
+        row = (direction.batch, direction.width)
+        self.old = [self._buffer(name, row) for name in ("state", "cell")[: len(direction.states)]]
+        self.reset = self._buffer("reset", row) if direction.cell == "gru" else None
+        kind = direction.dtype if direction.bytes is None else dtypes.int32
         self.sums = [
-            Buffer(unique("sums"), kind, (of.batch, (high - low) * of.width))
-            for low, high in of.products
+            Buffer(unique("sums"), kind, (direction.batch, (high - low) * direction.width))
+            for low, high in direction.products
         ]
-        ends = of.bytes is not None and of.lengths is not None
+        ends = direction.bytes is not None and direction.lengths is not None
         self.seen = self._buffer("seen", row) if ends else self.old[0]
         self.small = Buffer(unique("small"), dtypes.uint8, row)
         self.totals = Buffer(unique("totals"), dtypes.int32, row[:1])
@@ -271,35 +274,39 @@ class _DirectionLoop:
 
     def body(self) -> Body:
         """Return the loop, with the statements before it and the final states."""
-        of, row = self.of, (self.of.batch, self.of.width)
-        own = [*self.old, *self.sums, *([self.reset] if self.reset else [])]
-        own += [self.small, self.totals] if of.bytes is not None else []
-        pairs = list(zip(of.states, self.old, strict=True))
+        direction, row = self.of, (self.of.batch, self.of.width)
+        local_buffers = [*self.old, *self.sums, *([self.reset] if self.reset else [])]
+        local_buffers += [self.small, self.totals] if direction.bytes is not None else []
+        pairs = list(zip(direction.states, self.old, strict=True))
         first = list(pairs)
         if self.seen is not self.old[0]:
-            own.append(self.seen)
-            first.append((of.states[0], self.seen))
+            local_buffers.append(self.seen)
+            first.append((direction.states[0], self.seen))
 
         def begin(b: Expr, j: Expr) -> Body:
-            position = [index(of.at), b, j]
+            position = [index(direction.at), b, j]
             return tuple(
-                [Store(to.name, (b, j), self._load(state, position)) for state, to in first]
+                [Store(target.name, (b, j), self._load(state, position)) for state, target in first]
             )
 
         def end(b: Expr, j: Expr) -> Body:
             return tuple(
                 [
-                    Store(self.y.name, (index(of.steps + at), b, j), _of(state, b, j))
-                    for at, (_, state) in enumerate(pairs)
+                    Store(
+                        self.y.name, (index(direction.steps + state_index), b, j), _of(state, b, j)
+                    )
+                    for state_index, (_, state) in enumerate(pairs)
                 ]
             )
 
         iteration = Variable(INDEX, self.unique("turn"))
         loop = (
-            [For(iteration.name, index(of.steps), self._iteration(iteration))] if of.steps else []
+            [For(iteration.name, index(direction.steps), self._iteration(iteration))]
+            if direction.steps
+            else []
         )
         return (
-            *map(Allocate, own),
+            *map(Allocate, local_buffers),
             *nest(self.unique, row, begin),
             *loop,
             *nest(self.unique, row, end),
@@ -309,7 +316,7 @@ class _DirectionLoop:
         return load(self.memory[value], value.shape, index)
 
     def _iteration(self, iteration: Expr) -> Body:
-        of, row = self.of, (self.of.batch, self.of.width)
+        direction, row = self.of, (self.of.batch, self.of.width)
         if not self.reset:
             return (
                 *self._product(0, self.old[0]),
@@ -320,7 +327,7 @@ class _DirectionLoop:
         def gate(b: Expr, j: Expr) -> Body:
             position, _ = self._place(iteration, b)
             z, r = (
-                plus_of(_of(gates, b, plus(j, k * of.width)), self._row(position, b, j, k))
+                plus_of(_of(gates, b, plus(j, k * direction.width)), self._row(position, b, j, k))
                 for k in (0, 1)
             )
             return self._name_and_store(
@@ -344,18 +351,18 @@ class _DirectionLoop:
 
     def _product(self, kind: int, state: Buffer) -> Body:
         """Emit the product of a state with its weights."""
-        of, sums = self.of, self.sums[kind]
-        (low, high), matrix = of.products[kind], of.matrices[kind]
-        m, n, k = of.batch, (high - low) * of.width, of.width
-        if of.bytes is not None:
-            return self._product_of_bytes(of.bytes)
+        direction, sums = self.of, self.sums[kind]
+        (low, high), matrix = direction.products[kind], direction.matrices[kind]
+        m, n, k = direction.batch, (high - low) * direction.width, direction.width
+        if direction.bytes is not None:
+            return self._product_of_bytes(direction.bytes)
         a, c = (Load(sum_.dtype, sum_.name, (index(0),) * 2) for sum_ in (state, sums))
-        if matrix is not of.weights:
+        if matrix is not direction.weights:
             b = self._load(matrix, [index(0)] * 3)
             return (MatmulPacked(a, b, c, m=m, n=n, k=k, a_row=k, c_row=n),)
-        b = self._load(matrix, [index(of.at), index(0), index(low * of.width)])
+        b = self._load(matrix, [index(direction.at), index(0), index(low * direction.width)])
         routine = select_unpacked(k)
-        b_row = of.weights.shape[2]
+        b_row = direction.weights.shape[2]
         call = routine(
             a, b, c, m=m, n=n, k=k, a_row=k, a_column=1, b_row=b_row, b_column=1, c_row=n
         )
@@ -377,8 +384,8 @@ class _DirectionLoop:
         results: list[Statement] = [Var(low.name, zero), Var(high.name, zero)]
         results += nest(self.unique, row, look)
 
-        def name(what: str, value: Expr) -> Expr:
-            named = Variable(value.dtype, self.unique(what))
+        def name(label: str, value: Expr) -> Expr:
+            named = Variable(value.dtype, self.unique(label))
             results.append(Let(named.name, value))
             return named
 
@@ -394,9 +401,9 @@ class _DirectionLoop:
 
         def rounded(b: Expr, j: Expr) -> Body:
             steps = apply("rint", apply("div", _of(self.seen, b, j), divisor))
-            kept = apply("clamp", apply("add", steps, point), zero, maximum)
-            whole = cast(where(some, kept, zero), dtypes.int32)
-            return (Store(self.small.name, (b, j), cast(whole, dtypes.uint8)),)
+            clamped = apply("clamp", apply("add", steps, point), zero, maximum)
+            rounded_point = cast(where(some, clamped, zero), dtypes.int32)
+            return (Store(self.small.name, (b, j), cast(rounded_point, dtypes.uint8)),)
 
         results += nest(self.unique, row, rounded)
         if weights.zeros is not None:
@@ -445,73 +452,81 @@ class _DirectionLoop:
 
     def _place(self, iteration: Expr, b: Expr) -> tuple[Expr, Expr | None]:
         """Return the row of a sequence that an iteration processes, and whether it exists."""
-        of = self.of
-        if of.lengths is None:
-            return (minus(of.steps - 1, iteration) if of.backward else iteration), None
-        length = self._name("length", cast(self._load(of.lengths, [b]), INDEX))
-        there = self._name("there", apply("less", iteration, length))
-        if not of.backward:
-            return iteration, there
-        reversed_step = where(there, minus(minus(length, 1), iteration), iteration)
-        return self._name("place", clamp_index(reversed_step, of.steps)), there
+        direction = self.of
+        if direction.lengths is None:
+            return (
+                minus(direction.steps - 1, iteration) if direction.backward else iteration
+            ), None
+        length = self._name("length", cast(self._load(direction.lengths, [b]), INDEX))
+        in_sequence = self._name("there", apply("less", iteration, length))
+        if not direction.backward:
+            return iteration, in_sequence
+        reversed_step = where(in_sequence, minus(minus(length, 1), iteration), iteration)
+        return self._name("place", clamp_index(reversed_step, direction.steps)), in_sequence
 
     def _row(self, position: Expr, b: Expr, j: Expr, gate: int) -> Expr:
         """Return the contribution of the inputs to a gate."""
-        of = self.of
-        column = plus(j, (of.at * GATES[of.cell] + gate) * of.width)
-        return self._load(of.rows, [position, b, column])
+        direction = self.of
+        column = plus(j, (direction.at * GATES[direction.cell] + gate) * direction.width)
+        return self._load(direction.rows, [position, b, column])
 
     def _element(self, iteration: Expr, b: Expr, j: Expr) -> Body:
         """Emit the new elements of the states and of the result."""
-        of = self.of
-        position, there = self._place(iteration, b)
-        before = [self._name("old", _of(each, b, j)) for each in self.old]
+        direction = self.of
+        position, in_sequence = self._place(iteration, b)
+        old_states = [self._name("old", _of(state_buffer, b, j)) for state_buffer in self.old]
         # A GRU that resets before the product has computed the first gates already.
-        taken = 2 if self.reset else 0
-        given = [
+        first_gate = 2 if self.reset else 0
+        inputs = [
             plus_of(
-                self._sum(b, plus(j, (gate - taken) * of.width)),
+                self._sum(b, plus(j, (gate - first_gate) * direction.width)),
                 self._row(position, b, j, gate),
             )
-            for gate in range(taken, GATES[of.cell])
-            if not (of.cell == "gru_reset_after" and gate == 2)
+            for gate in range(first_gate, GATES[direction.cell])
+            if not (direction.cell == "gru_reset_after" and gate == 2)
         ]
-        new = [self._name("new", each) for each in self._cell(position, b, j, given, before)]
+        new = [
+            self._name("new", state_value)
+            for state_value in self._cell(position, b, j, inputs, old_states)
+        ]
         shown = new[0]
-        if there is not None:
-            shown = where(there, shown, number(0, of.dtype))
-            new = [where(there, x, old) for x, old in zip(new, before, strict=True)]
+        if in_sequence is not None:
+            shown = where(in_sequence, shown, number(0, direction.dtype))
+            new = [where(in_sequence, x, old) for x, old in zip(new, old_states, strict=True)]
         results = [Store(self.y.name, (position, b, j), shown)]
         if self.seen is not self.old[0]:
             results.append(Store(self.seen.name, (b, j), shown))
         return self._name_and_store(
             *results,
-            *[Store(each.name, (b, j), x) for each, x in zip(self.old, new, strict=True)],
+            *[
+                Store(state_buffer.name, (b, j), x)
+                for state_buffer, x in zip(self.old, new, strict=True)
+            ],
         )
 
     def _cell(
-        self, position: Expr, b: Expr, j: Expr, given: Sequence[Expr], before: Sequence[Expr]
+        self, position: Expr, b: Expr, j: Expr, inputs: Sequence[Expr], old_states: Sequence[Expr]
     ) -> list[Expr]:
         """Return the states after a step; the first is the result."""
-        of, f, g = self.of, self.f, self.g
-        if of.cell == "rnn":
-            return [f(given[0])]
-        if of.cell == "lstm":
-            i, o, forget, cell = f(given[0]), f(given[1]), f(given[2]), g(given[3])
-            kept = apply("mul", forget, before[1])
-            state = self._name("cell", plus_of(kept, apply("mul", i, cell)))
+        direction, f, g = self.of, self.f, self.g
+        if direction.cell == "rnn":
+            return [f(inputs[0])]
+        if direction.cell == "lstm":
+            i, o, forget, cell = f(inputs[0]), f(inputs[1]), f(inputs[2]), g(inputs[3])
+            remembered = apply("mul", forget, old_states[1])
+            state = self._name("cell", plus_of(remembered, apply("mul", i, cell)))
             return [apply("mul", o, self.last(state)), state]
         z: Expr
-        if of.cell == "gru":
-            z, new = _of(self.sums[0], b, j), g(given[0])
+        if direction.cell == "gru":
+            z, new = _of(self.sums[0], b, j), g(inputs[0])
         else:
-            inner = self._sum(b, plus(j, 2 * of.width))
-            if of.bias is not None:
-                inner = plus_of(inner, self._load(of.bias, [index(of.at), j]))
-            reset = apply("mul", f(given[1]), inner)
-            z, new = f(given[0]), g(plus_of(reset, self._row(position, b, j, 2)))
+            inner = self._sum(b, plus(j, 2 * direction.width))
+            if direction.bias is not None:
+                inner = plus_of(inner, self._load(direction.bias, [index(direction.at), j]))
+            reset = apply("mul", f(inputs[1]), inner)
+            z, new = f(inputs[0]), g(plus_of(reset, self._row(position, b, j, 2)))
         new = self._name("entry", new)
-        return [plus_of(new, apply("mul", z, apply("sub", before[0], new)))]
+        return [plus_of(new, apply("mul", z, apply("sub", old_states[0], new)))]
 
 
 def _of(buffer: Buffer, *index: Expr) -> Load:

@@ -35,18 +35,18 @@ def _position(op: Operation) -> Value:
     size, combine = x.shape[axis], "maximum" if op.node.type == "ArgMax" else "minimum"
     require(0 < size < 2**31, "the axis has no elements")
     wide = dtypes.uint8 if x.dtype.is_bool else x.dtype
-    given = compute_value(f"{op.name}_x", wide, x.shape, x.at)
-    limit = reduce(f"{op.name}_most", given, [axis], combine)
+    widened = compute_value(f"{op.name}_x", wide, x.shape, x.at)
+    limit = reduce(f"{op.name}_most", widened, [axis], combine)
 
     def place(*position: Expr) -> Expr:
-        value = given.at(*position)
+        value = widened.at(*position)
         result = apply("equal", value, limit.at(*position[:axis], *position[axis + 1 :]))
         if wide.is_floating:
             result = apply("bit_or", result, apply("is_nan", value))
         return where(result, cast(position[axis], dtypes.int32), number(size, dtypes.int32))
 
     first = reduce_value(
-        f"{op.name}_first", given, [axis], "minimum", number(size, dtypes.int32), place
+        f"{op.name}_first", widened, [axis], "minimum", number(size, dtypes.int32), place
     )
     return compute_value(op.name, op.dtype(), op.shape(), first.at)
 
@@ -67,10 +67,10 @@ def _scan(op: Operation) -> Value:
     wide = wide_type(x.dtype)
     none = number(-math.inf if logarithms else combine == "mul", wide)
 
-    def combined(total: Expr, given: Expr) -> Expr:
+    def combined(total: Expr, term: Expr) -> Expr:
         if logarithms:
-            return _log_add_exp(total, given)
-        return apply(combine, total, given)
+            return _log_add_exp(total, term)
+        return apply(combine, total, term)
 
     exclusive, reverse = bool(op.attr("exclusive")), bool(op.attr("reverse"))
     neighbours = math.prod(x.shape[axis + 1 :]) > 1 and wide is x.dtype
@@ -82,9 +82,9 @@ def _scan(op: Operation) -> Value:
         def at_place(lead: Sequence[Expr], i: Expr, remaining: Sequence[Expr]) -> tuple[Expr, ...]:
             return (*lead, place(i), *remaining)
 
-        def along(*others: Expr) -> Body:
+        def scan_elements(*other_indices: Expr) -> Body:
             """Scan element by element, with the running result in a variable."""
-            lead, remaining = others[:axis], others[axis:]
+            lead, remaining = other_indices[:axis], other_indices[axis:]
             total, i = Variable(wide, unique("total")), Variable(INDEX, unique("i"))
             position = at_place(lead, i, remaining)
             step = Assign(total.name, combined(total, cast(load(source, x.shape, position), wide)))
@@ -109,10 +109,13 @@ def _scan(op: Operation) -> Value:
                 )
 
             def body(i: Expr, *remaining: Expr) -> Body:
-                before, here = at_place(lead, i, remaining), at_place(lead, plus(i, 1), remaining)
-                given = load(source, x.shape, before if exclusive else here)
-                value = combined(load(result, x.shape, before), given)
-                return (Store(result.name, here, value),)
+                previous_place, place = (
+                    at_place(lead, i, remaining),
+                    at_place(lead, plus(i, 1), remaining),
+                )
+                term = load(source, x.shape, previous_place if exclusive else place)
+                value = combined(load(result, x.shape, previous_place), term)
+                return (Store(result.name, place, value),)
 
             remaining = x.shape[axis + 1 :]
             return (*nest(unique, remaining, first), *nest(unique, (size - 1, *remaining), body))
@@ -121,6 +124,6 @@ def _scan(op: Operation) -> Value:
             return ()
         if neighbours:
             return nest(unique, x.shape[:axis], rows)
-        return nest(unique, (*x.shape[:axis], *x.shape[axis + 1 :]), along)
+        return nest(unique, (*x.shape[:axis], *x.shape[axis + 1 :]), scan_elements)
 
     return Value(op.name, op.dtype(), x.shape, StatementDefinition((x,), write))

@@ -68,13 +68,13 @@ class _Scatter:
             lets = []
             for axis in columns:
                 position: Sequence[Operand] = index if self._depth is None else (*index, axis)
-                given = cast(load(indices, self._indices.shape, position), INDEX)
-                lets.append(Let(unique("place"), clamp_index(given, self._shape[axis])))
+                unclamped = cast(load(indices, self._indices.shape, position), INDEX)
+                lets.append(Let(unique("place"), clamp_index(unclamped, self._shape[axis])))
             places = [Variable(INDEX, item.name) for item in lets]
 
             def element(*remaining: Expr) -> Body:
-                where = (*index, *remaining) if self._updates.shape else ()
-                value = load(updates, self._updates.shape, where)
+                update_index = (*index, *remaining) if self._updates.shape else ()
+                value = load(updates, self._updates.shape, update_index)
                 return (self._store(target, (*places, *remaining), value),)
 
             return (*lets, *nest(unique, self._inner, element))
@@ -113,7 +113,7 @@ def _kernel_reason(node: Node) -> str:
 
 
 @changes_rows(
-    *[f"{kind}Scatter{how}" for kind in ("", "Resource") for how in _PRIMITIVES],
+    *[f"{kind}Scatter{suffix}" for kind in ("", "Resource") for suffix in _PRIMITIVES],
     by_kernel=_kernel_reason,
 )
 def _scatter_rows(node: Node, operands: Sequence[Value]) -> Sequence[Value]:
@@ -121,7 +121,11 @@ def _scatter_rows(node: Node, operands: Sequence[Value]) -> Sequence[Value]:
 
 
 @changes_rows(
-    *[f"{kind}ScatterNd{how}" for kind in ("", "Resource") for how in ("Update", "Add", "Sub")],
+    *[
+        f"{kind}ScatterNd{suffix}"
+        for kind in ("", "Resource")
+        for suffix in ("Update", "Add", "Sub")
+    ],
     by_kernel=_kernel_reason,
 )
 def _scatter_points(node: Node, operands: Sequence[Value]) -> Sequence[Value]:
@@ -160,10 +164,10 @@ def _tensor_scatter(op: Operation) -> Value:
     scatter = _Scatter(x, indices, updates, primitive, indices.shape[-1])
 
     def write(
-        unique: Unique, result: Buffer, before: Buffer, *remaining: Buffer
+        unique: Unique, result: Buffer, old: Buffer, *remaining: Buffer
     ) -> Sequence[Statement]:
         def copy(*index: Expr) -> Body:
-            return (Store(result.name, index, load(before, x.shape, index)),)
+            return (Store(result.name, index, load(old, x.shape, index)),)
 
         return (*nest(unique, x.shape, copy), *scatter.statements(unique, result, *remaining))
 

@@ -62,22 +62,22 @@ def _top_k(op: Operation) -> list[Value]:
     size, count = x.shape[-1], shape[-1]
     require(count <= size < 2**31, "k is larger than the number of elements in a row")
     if not math.prod(shape):
-        nothing = number(0, dtypes.int32)
+        no_index = number(0, dtypes.int32)
         return [
-            compute_value(f"{op.name}_{position}", op.dtype(position), shape, lambda *_: nothing)
+            compute_value(f"{op.name}_{position}", op.dtype(position), shape, lambda *_: no_index)
             for position in range(2)
         ]
     rows = _TopK if count <= _FEW else _MergeSort
 
     def write(unique: Unique, result: Buffer, source: Buffer) -> Body:
         def row(*position: Expr) -> Body:
-            def given(i: Expr) -> Expr:
+            def element_at(i: Expr) -> Expr:
                 return load(source, x.shape, (*position, i))
 
             def store(i: Expr, place: Expr) -> Store:
                 return Store(result.name, (*position, i), cast(place, dtypes.int32))
 
-            return rows(unique, x.dtype, size, count).statements(given, store)
+            return rows(unique, x.dtype, size, count).statements(element_at, store)
 
         return nest(unique, x.shape[:-1], row)
 
@@ -107,49 +107,54 @@ class _TopK:
         self._values = Buffer(unique("largest"), dtype, (count,))
         self._places = Buffer(unique("place"), INDEX, (count,))
 
-    def statements(self, given: Given, put: Put) -> Body:
+    def statements(self, element_at: Given, put: Put) -> Body:
         """Return the loops over a row.
 
         Args:
-          given: loads an element of the row.
+          element_at: loads an element of the row.
           put: maps a rank and a position in the row to the store of that result.
         """
-        first = nest(self._unique, [self._count], lambda i: self._insert(i, given(i), i))
+        first = nest(self._unique, [self._count], lambda i: self._insert(i, element_at(i), i))
 
-        def other(i: Expr) -> Body:
+        def compare_next(i: Expr) -> Body:
             position = plus(i, self._count)
             value = Variable(self._dtype, self._unique("value"))
             minimum = Load(self._dtype, self._values.name, (index(self._count - 1),))
             insert = self._insert(index(self._count - 1), value, position)
-            return (Let(value.name, given(position)), If(_comes_before(value, minimum), insert))
+            return (
+                Let(value.name, element_at(position)),
+                If(_comes_before(value, minimum), insert),
+            )
 
-        remaining = nest(self._unique, [self._size - self._count], other)
-        done = nest(
+        remaining = nest(self._unique, [self._size - self._count], compare_next)
+        result_stores = nest(
             self._unique,
             [self._count],
             lambda i: (put(i, Load(INDEX, self._places.name, (i,))),),
         )
-        return (Allocate(self._values), Allocate(self._places), *first, *remaining, *done)
+        return (Allocate(self._values), Allocate(self._places), *first, *remaining, *result_stores)
 
     def _insert(self, last: Expr, value: Expr, place: Expr) -> Body:
         """Move elements smaller than a value up by one, and insert the value before them."""
         position = Variable(INDEX, self._unique("at"))
-        given = Variable(self._dtype, self._unique("given"))
-        before = clamp_index(minus(position, 1), self._count)
-        here = clamp_index(position, self._count)
-        smaller = _comes_before(given, Load(self._dtype, self._values.name, (before,)))
+        candidate = Variable(self._dtype, self._unique("given"))
+        previous_slot = clamp_index(minus(position, 1), self._count)
+        slot = clamp_index(position, self._count)
+        smaller = _comes_before(candidate, Load(self._dtype, self._values.name, (previous_slot,)))
         moving = apply("bit_and", apply("greater", position, index(0)), smaller)
         step = (
-            Store(self._values.name, (here,), Load(self._dtype, self._values.name, (before,))),
-            Store(self._places.name, (here,), Load(INDEX, self._places.name, (before,))),
+            Store(
+                self._values.name, (slot,), Load(self._dtype, self._values.name, (previous_slot,))
+            ),
+            Store(self._places.name, (slot,), Load(INDEX, self._places.name, (previous_slot,))),
             Assign(position.name, minus(position, 1)),
         )
         return (
-            Let(given.name, value),
+            Let(candidate.name, value),
             Var(position.name, last),
             While(moving, step),
-            Store(self._values.name, (here,), given),
-            Store(self._places.name, (here,), place),
+            Store(self._values.name, (slot,), candidate),
+            Store(self._places.name, (slot,), place),
         )
 
 
@@ -166,14 +171,14 @@ class _MergeSort:
             for _ in range(2)
         ]
 
-    def statements(self, given: Given, put: Put) -> Body:
+    def statements(self, element_at: Given, put: Put) -> Body:
         """Return the loops over a row; see `_TopK.statements`."""
         (keys, indices), _ = self._runs
         width = Variable(INDEX, self._unique("width"))
         first = nest(
             self._unique,
             [self._size],
-            lambda i: (Store(keys.name, (i,), given(i)), Store(indices.name, (i,), i)),
+            lambda i: (Store(keys.name, (i,), element_at(i)), Store(indices.name, (i,), i)),
         )
         # Two rounds move the runs back to the first buffer.
         rounds = (
@@ -181,7 +186,7 @@ class _MergeSort:
             *self._merge_runs(apply("mul", width, index(2)), 1, 0),
             Assign(width.name, apply("mul", width, index(4))),
         )
-        done = nest(
+        result_stores = nest(
             self._unique, [self._count], lambda i: (put(i, Load(INDEX, indices.name, (i,))),)
         )
         return (
@@ -189,7 +194,7 @@ class _MergeSort:
             *first,
             Var(width.name, index(1)),
             While(apply("less", width, index(self._size)), rounds),
-            *done,
+            *result_stores,
         )
 
     def _merge_runs(self, width: Expr, source: int, target: int) -> Body:
@@ -197,33 +202,33 @@ class _MergeSort:
         unique, size = self._unique, index(self._size)
         names = ("pair", "first", "middle", "end", "i", "j", "t")
         pair, first, middle, end, i, j, t = [Variable(INDEX, unique(name)) for name in names]
-        both = apply("mul", width, index(2))
-        count = apply("floor_div", plus(size, minus(both, 1)), both)
+        pair_width = apply("mul", width, index(2))
+        count = apply("floor_div", plus(size, minus(pair_width, 1)), pair_width)
         (keys, indices), (to_keys, to_places) = self._runs[source], self._runs[target]
 
-        def at(position: Expr) -> tuple[Expr]:
+        def clamped_index(position: Expr) -> tuple[Expr]:
             return (clamp_index(position, self._size),)
 
-        left = Load(self._dtype, keys.name, at(i))
-        right = Load(self._dtype, keys.name, at(j))
+        left_key = Load(self._dtype, keys.name, clamped_index(i))
+        right_key = Load(self._dtype, keys.name, clamped_index(j))
         variable = Variable(dtypes.bool_, unique("takes_right"))
         open_right = apply("less", j, end)
         no_left = apply("greater_equal", i, middle)
-        better = apply("bit_or", no_left, _comes_before(right, left))
+        better = apply("bit_or", no_left, _comes_before(right_key, left_key))
         step = cast(variable, INDEX)
-        selected = at(where(variable, j, i))
+        selected = clamped_index(where(variable, j, i))
         iteration = (
             Let(variable.name, apply("bit_and", open_right, better)),
-            Store(to_keys.name, at(t), Load(self._dtype, keys.name, selected)),
-            Store(to_places.name, at(t), Load(INDEX, indices.name, selected)),
+            Store(to_keys.name, clamped_index(t), Load(self._dtype, keys.name, selected)),
+            Store(to_places.name, clamped_index(t), Load(INDEX, indices.name, selected)),
             Assign(j.name, apply("add", j, step)),
             Assign(i.name, apply("add", i, minus(index(1), step))),
         )
         step_of = Variable(INDEX, unique("step"))
         body = (
-            Let(first.name, apply("mul", pair, both)),
+            Let(first.name, apply("mul", pair, pair_width)),
             Let(middle.name, apply("minimum", apply("add", first, width), size)),
-            Let(end.name, apply("minimum", apply("add", first, both), size)),
+            Let(end.name, apply("minimum", apply("add", first, pair_width), size)),
             Var(i.name, first),
             Var(j.name, middle),
             For(
@@ -241,18 +246,18 @@ def _in_top_k(op: Operation) -> Value:
     rows, classes = predictions.shape
     require(targets.shape == (rows,), "the numbers of targets and rows differ")
 
-    def within(row: Expr) -> Expr:
+    def is_valid_target(row: Expr) -> Expr:
         return is_inside(cast(targets.at(row), INDEX), classes)
 
     if not classes:
-        return compute_value(op.name, dtypes.bool_, (rows,), within)
+        return compute_value(op.name, dtypes.bool_, (rows,), is_valid_target)
 
-    def above(row: Expr, column: Expr) -> Expr:
-        own = predictions.at(row, clamp_index(cast(targets.at(row), INDEX), classes))
-        return cast(apply("greater", predictions.at(row, column), own), dtypes.int32)
+    def is_above_target(row: Expr, column: Expr) -> Expr:
+        target_prediction = predictions.at(row, clamp_index(cast(targets.at(row), INDEX), classes))
+        return cast(apply("greater", predictions.at(row, column), target_prediction), dtypes.int32)
 
     zero, true = number(0, dtypes.int32), number(True, dtypes.bool_)
-    count = reduce_value(f"{op.name}_above", predictions, [1], "add", zero, above)
+    count = reduce_value(f"{op.name}_above", predictions, [1], "add", zero, is_above_target)
     finite = reduce_value(
         f"{op.name}_finite",
         predictions,
@@ -264,8 +269,8 @@ def _in_top_k(op: Operation) -> Value:
 
     def element(row: Expr) -> Expr:
         k: Expr = index(int(op.attr("k"))) if len(op.inputs) == 2 else op.inputs[2].at()
-        few = apply("less", cast(count.at(row), INDEX), cast(k, INDEX))
-        return apply("bit_and", apply("bit_and", within(row), finite.at(row)), few)
+        is_in_top_k = apply("less", cast(count.at(row), INDEX), cast(k, INDEX))
+        return apply("bit_and", apply("bit_and", is_valid_target(row), finite.at(row)), is_in_top_k)
 
     return compute_value(op.name, dtypes.bool_, (rows,), element)
 
@@ -282,10 +287,10 @@ def _emit_bisection(size: int, is_before: Callable[[Expr], Expr]) -> Expr:
     """
     result: Expr = index(0)
     for power in reversed(range(size.bit_length())):
-        further = plus(result, 1 << power)
-        there = apply("less_equal", further, index(size))
-        position = clamp_index(minus(further, 1), size)
-        result = where(apply("bit_and", there, is_before(position)), further, result)
+        next_result = plus(result, 1 << power)
+        in_range = apply("less_equal", next_result, index(size))
+        position = clamp_index(minus(next_result, 1), size)
+        result = where(apply("bit_and", in_range, is_before(position)), next_result, result)
     return result
 
 
@@ -300,8 +305,8 @@ def _bucketize(op: Operation) -> Value:
 
         def is_before(position: Expr) -> Expr:
             # NaN comes after all numbers.
-            below = apply("less_equal", limits.at(position), value)
-            return apply("bit_or", below, apply("is_nan", value))
+            is_at_most = apply("less_equal", limits.at(position), value)
+            return apply("bit_or", is_at_most, apply("is_nan", value))
 
         return _emit_bisection(ends.size, is_before)
 
@@ -345,8 +350,8 @@ def _unravel(op: Operation) -> Value:
             cast(indices.at(*position), INDEX), [max(size, 1) for size in sizes]
         )
         result: Expr = index(0)
-        for which, place in enumerate(places):
-            result = where(apply("equal", axis, index(which)), place, result)
+        for axis_index, place in enumerate(places):
+            result = where(apply("equal", axis, index(axis_index)), place, result)
         return cast(result, dtype)
 
     result = compute_value(op.name, dtype, op.shape(), element)

@@ -36,8 +36,8 @@ def _unsorted_segment(op: Operation) -> Value:
     def write(unique: Unique, result: Buffer, rows: Buffer, numbers: Buffer) -> Sequence[Statement]:
         def row(segment: Expr, position: Sequence[Expr]) -> Body:
             def element(*remaining: Expr) -> Body:
-                given = cast(load(rows, x.shape, [*position, *remaining]), wide)
-                return (Store(result.name, (segment, *remaining), given, combine),)
+                element_value = cast(load(rows, x.shape, [*position, *remaining]), wide)
+                return (Store(result.name, (segment, *remaining), element_value, combine),)
 
             return nest(unique, x.shape[ids.rank :], element)
 
@@ -136,18 +136,18 @@ def _add_rows(
     ) -> Sequence[Statement]:
         buffers = dict(zip(values, buffer, strict=True))
 
-        def taken(value: Value, *indices: Expr) -> Expr:
+        def read(value: Value, *indices: Expr) -> Expr:
             return load(buffers[value], value.shape, indices)
 
         def row(number_of: Expr) -> Body:
             place = Variable(INDEX, unique("place"))
-            near = clamp_index(cast(load(position, places.shape, (number_of,)), INDEX), shape[0])
+            clamped = clamp_index(cast(load(position, places.shape, (number_of,)), INDEX), shape[0])
 
             def add(*remaining: Expr) -> Body:
-                value = element(taken, number_of, *remaining)
+                value = element(read, number_of, *remaining)
                 return (Store(result.name, (place, *remaining), value, "add"),)
 
-            return (Let(place.name, near), *nest(unique, shape[1:], add))
+            return (Let(place.name, clamped), *nest(unique, shape[1:], add))
 
         start = fill(unique, result, number(0, wide))
         return (*start, *(nest(unique, places.shape, row) if shape[0] else ()))
@@ -158,7 +158,7 @@ def _add_rows(
 def _sizes(name: str, ids: Value, count: int, wide: DType) -> Value:
     """Return the number of rows of each segment, at least 1."""
     one = compute_value(f"{name}_one", wide, (), lambda: number(1, wide))
-    counts = _add_rows(f"{name}_counts", (count,), ids, lambda taken, _: taken(one), [one])
+    counts = _add_rows(f"{name}_counts", (count,), ids, lambda read, _: read(one), [one])
     return compute_value(
         f"{name}_sizes", wide, (count,), lambda i: apply("maximum", counts.at(i), number(1, wide))
     )
@@ -198,8 +198,8 @@ def _sparse_segment(op: Operation) -> Value:
     require(rows > 0 or not ids.size, "the number of rows is 0")
     data = x if x.dtype is wide else compute_value(f"{op.name}_x", wide, x.shape, x.at)
 
-    def element(taken: Callable[..., Expr], row: Expr, *remaining: Expr) -> Expr:
-        return taken(data, clamp_index(taken(places, row), max(rows, 1)), *remaining)
+    def element(read: Callable[..., Expr], row: Expr, *remaining: Expr) -> Expr:
+        return read(data, clamp_index(read(places, row), max(rows, 1)), *remaining)
 
     total = _add_rows(f"{op.name}_sum", shape, ids, element, [data, places])
     total.requires = (
@@ -234,8 +234,8 @@ def _sparse_segment_grad(op: Operation) -> Value:
     shares = compute_value(f"{op.name}_shares", wide, gradient.shape, share)
     segments = compute_value(f"{op.name}_segments", INDEX, ids.shape, ids.at)
 
-    def element(taken: Callable[..., Expr], row: Expr, *remaining: Expr) -> Expr:
-        return taken(shares, clamp_index(taken(segments, row), max(count, 1)), *remaining)
+    def element(read: Callable[..., Expr], row: Expr, *remaining: Expr) -> Expr:
+        return read(shares, clamp_index(read(segments, row), max(count, 1)), *remaining)
 
     total = _add_rows(f"{op.name}_sum", shape, indices, element, [shares, segments])
     total.requires = (

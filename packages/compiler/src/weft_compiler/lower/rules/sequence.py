@@ -29,8 +29,8 @@ def _bincount(op: Operation) -> Value:
     ) -> Sequence[Statement]:
         def add(*position: Expr) -> Body:
             place = Variable(INDEX, unique("place"))
-            one = load(remaining[0], weights.shape, position) if weighted else number(1, wide)
-            store = Store(result.name, (clamp_index(place, count),), cast(one, wide), "add")
+            weight = load(remaining[0], weights.shape, position) if weighted else number(1, wide)
+            store = Store(result.name, (clamp_index(place, count),), cast(weight, wide), "add")
             named = Let(place.name, cast(load(buffer, x.shape, position), INDEX))
             return (named, If(is_inside(place, count), (store,)))
 
@@ -69,15 +69,15 @@ def _histogram(op: Operation) -> Value:
     def place(*position: Expr) -> Expr:
         value = apply("sub", cast(x.at(*position), wide), end(0))
         scaled = apply("floor", apply("mul", value, factor.at()))
-        near = apply("clamp", scaled, number(0, wide), number(bins - 1, wide))
-        return where(apply("is_nan", near), number(0, wide), near)
+        clamped = apply("clamp", scaled, number(0, wide), number(bins - 1, wide))
+        return where(apply("is_nan", clamped), number(0, wide), clamped)
 
     indices = compute_value(f"{op.name}_places", dtypes.int64, x.shape, place)
 
     def write(unique: Unique, result: Buffer, buffer: Buffer) -> Sequence[Statement]:
         def add(*position: Expr) -> Body:
-            here = clamp_index(load(buffer, x.shape, position), bins)
-            return (Store(result.name, (here,), number(1, result.dtype), "add"),)
+            bin_index = clamp_index(load(buffer, x.shape, position), bins)
+            return (Store(result.name, (bin_index,), number(1, result.dtype), "add"),)
 
         start = fill(unique, result, number(0, result.dtype))
         return (*start, *nest(unique, x.shape, add))
@@ -102,10 +102,10 @@ def _linspace(op: Operation) -> Value:
 
     def element(i: Expr) -> Expr:
         first, last, position = cast(start.at(), wide), cast(stop.at(), wide), cast(i, wide)
-        whole, steps = apply("sub", last, first), number(max(count - 1, 1), wide)
-        step = apply("div", whole, steps)
-        none = apply("equal", step, number(0, wide))  # it underflows if `whole` is denormal
-        share = apply("mul", apply("div", position, steps), whole)
+        difference, steps = apply("sub", last, first), number(max(count - 1, 1), wide)
+        step = apply("div", difference, steps)
+        none = apply("equal", step, number(0, wide))  # it underflows if `difference` is denormal
+        share = apply("mul", apply("div", position, steps), difference)
         moved_by = where(none, share, apply("mul", position, step))
         at_end = apply("equal", i, index(count - 1 if count > 1 else count))
         return where(at_end, last, apply("add", moved_by, first))
@@ -120,18 +120,18 @@ def _inverse(op: Operation) -> Value:
     count = x.shape[0]
 
     def write(unique: Unique, result: Buffer, buffer: Buffer) -> Sequence[Statement]:
-        def put(i: Expr) -> Body:
+        def store_inverse(i: Expr) -> Body:
             position = clamp_index(cast(load(buffer, x.shape, (i,)), INDEX), count)
             return (Store(result.name, (position,), cast(i, x.dtype)),)
 
-        return (*fill(unique, result, number(-1, x.dtype)), *nest(unique, x.shape, put))
+        return (*fill(unique, result, number(-1, x.dtype)), *nest(unique, x.shape, store_inverse))
 
     indices = Value(f"{op.name}_places", x.dtype, x.shape, StatementDefinition((x,), write))
     indices.requires = (require_in_range(x, count),)
     result = compute_value(op.name, x.dtype, x.shape, indices.at)
 
-    def there(i: Expr) -> Expr:
+    def is_permutation(i: Expr) -> Expr:
         return apply("greater_equal", indices.at(i), number(0, x.dtype))
 
-    result.requires = (Requirement(x.shape, there, "a permutation was required"),)
+    result.requires = (Requirement(x.shape, is_permutation, "a permutation was required"),)
     return result

@@ -24,19 +24,19 @@ from weft_graph.ops.windows import slide
 
 
 def _inside_or_zero(
-    x: Value, position: Sequence[Expr], whole: Sequence[bool], taken: Callable[..., Expr]
+    x: Value, position: Sequence[Expr], needs_no_check: Sequence[bool], read: Callable[..., Expr]
 ) -> Expr:
     """Return an element, or 0 outside the tensor.
 
     Args:
-      whole: for each axis, True if all positions are inside.
-      taken: maps indices to an element.
+      needs_no_check: for each axis, True if all positions are inside.
+      read: maps indices to an element.
     """
     zero = number(0, x.dtype)
     if not x.size:
         return zero
-    result = taken(*map(clamp_index, position, x.shape))
-    for i, size, sure in zip(position, x.shape, whole, strict=True):
+    result = read(*map(clamp_index, position, x.shape))
+    for i, size, sure in zip(position, x.shape, needs_no_check, strict=True):
         if not sure:
             result = where(is_inside(i, size), result, zero)
     return result
@@ -46,18 +46,18 @@ def _inside_or_zero(
 def _space_to_batch(op: Operation) -> Value:
     x, shape = op.inputs[0], op.shape()
     blocks = [int(size) for size in op.known_value(1)]
-    margins = [(int(before), int(after)) for before, after in op.known_value(2)]
+    margins = [(int(leading), int(trailing)) for leading, trailing in op.known_value(2)]
     count = len(blocks)
-    whole = [True, *[not any(margin) for margin in margins], *[True] * (x.rank - count - 1)]
+    unpadded = [True, *[not any(margin) for margin in margins], *[True] * (x.rank - count - 1)]
 
     def element(*index: Expr) -> Expr:
         *offsets, image = unflatten_index(index[0], [*blocks, x.shape[0]])
         position = [image, *index[1:]]
-        for axis, (offset, block, (before, _)) in enumerate(
+        for axis, (offset, block, (leading, _)) in enumerate(
             zip(offsets, blocks, margins, strict=True), 1
         ):
-            position[axis] = minus(plus(times(index[axis], block), offset), before)
-        return _inside_or_zero(x, position, whole, x.at)
+            position[axis] = minus(plus(times(index[axis], block), offset), leading)
+        return _inside_or_zero(x, position, unpadded, x.at)
 
     return compute_value(op.name, x.dtype, shape, element)
 
@@ -66,13 +66,13 @@ def _space_to_batch(op: Operation) -> Value:
 def _batch_to_space(op: Operation) -> Value:
     x, shape = op.inputs[0], op.shape()
     blocks = [int(size) for size in op.known_value(1)]
-    crops = [int(before) for before, _ in op.known_value(2)]
+    crops = [int(leading) for leading, _ in op.known_value(2)]
 
     def source(*index: Expr) -> list[Expr]:
-        whole = [plus(i, crop) for i, crop in zip(index[1:], crops, strict=False)]
-        offsets = [modulo(i, block) for i, block in zip(whole, blocks, strict=True)]
+        uncropped = [plus(i, crop) for i, crop in zip(index[1:], crops, strict=False)]
+        offsets = [modulo(i, block) for i, block in zip(uncropped, blocks, strict=True)]
         image = flatten_indices([*offsets, index[0]], [*blocks, shape[0]])
-        indices = [over(i, block) for i, block in zip(whole, blocks, strict=True)]
+        indices = [over(i, block) for i, block in zip(uncropped, blocks, strict=True)]
         return [image, *indices, *index[1 + len(blocks) :]]
 
     return move_elements(op.name, x, shape, source)
@@ -88,7 +88,7 @@ def _patches(op: Operation) -> Value:
         slide(size, window, stride, rate, op.attr("padding"))
         for size, window, stride, rate in zip(x.shape[inner], sizes, strides, rates, strict=True)
     ]
-    before = [first for _, first, _ in slides]
+    leading = [first for _, first, _ in slides]
     last = [
         (count - 1) * stride - first + (window - 1) * rate
         for (count, first, _), window, stride, rate in zip(
@@ -97,7 +97,7 @@ def _patches(op: Operation) -> Value:
     ]
     sure = [
         not first and end < size
-        for first, end, size in zip(before, last, x.shape[inner], strict=True)
+        for first, end, size in zip(leading, last, x.shape[inner], strict=True)
     ]
 
     def write(unique: Unique, result: Buffer, source: Buffer) -> Body:
@@ -110,14 +110,14 @@ def _patches(op: Operation) -> Value:
             position = [
                 minus(plus(times(i, stride), times(step, rate)), first)
                 for i, stride, step, rate, first in zip(
-                    windows, strides, tap, rates, before, strict=True
+                    windows, strides, tap, rates, leading, strict=True
                 )
             ]
 
-            def taken(*near: Expr) -> Expr:
-                return load(source, x.shape, near)
+            def read(*clamped: Expr) -> Expr:
+                return load(source, x.shape, clamped)
 
-            value = _inside_or_zero(x, [image, *position, channel], [True, *sure, True], taken)
+            value = _inside_or_zero(x, [image, *position, channel], [True, *sure, True], read)
             depth = flatten_indices([*tap, channel], [*sizes, x.shape[-1]])
             return (Store(result.name, (image, *windows, depth), value),)
 

@@ -34,7 +34,7 @@ def _product(op: Operation) -> Value:
     ) -> Sequence[Statement]:
         zeros = fill(unique, result, number(0, wide))
 
-        def one(index: Expr) -> Body:
+        def add_product(index: Expr) -> Body:
             names = [Variable(INDEX, unique(name)) for name in ("row", "column")]
             lets = [
                 Let(
@@ -53,7 +53,7 @@ def _product(op: Operation) -> Value:
             return (*lets, *nest(unique, [n], add))
 
         some = m and sizes[column] and values.size
-        return (*zeros, *(nest(unique, values.shape, one) if some else ()))
+        return (*zeros, *(nest(unique, values.shape, add_product) if some else ()))
 
     total = Value(
         f"{op.name}_total", wide, (m, n), StatementDefinition((indices, values, dense), write)
@@ -65,30 +65,32 @@ def _product(op: Operation) -> Value:
 @lowers("SparseToDense", known_operands=(1,))
 def _to_dense(op: Operation) -> Value:
     """Store values at their positions in order; of equal positions the last one wins."""
-    given, _, values, default = op.inputs
+    positions, _, values, default = op.inputs
     shape, depth = op.shape(), len(op.shape())
-    count = given.shape[0] if given.rank else 1
+    count = positions.shape[0] if positions.rank else 1
     require(
-        default.rank == 0 and (given.rank == 2 or depth == 1),
+        default.rank == 0 and (positions.rank == 2 or depth == 1),
         "the shapes of its operands do not match",
     )
-    require(given.rank < 2 or given.shape[1] == depth, "the shapes of its operands do not match")
+    require(
+        positions.rank < 2 or positions.shape[1] == depth, "the shapes of its operands do not match"
+    )
     require(
         values.shape in ((), (count,)) and (depth > 0 or count <= 1),
         "the shapes of its operands do not match",
     )
 
     def point(i: Expr, axis: Expr) -> tuple[Expr, ...]:
-        return (i, axis) if given.rank == 2 else (i,)[: given.rank]
+        return (i, axis) if positions.rank == 2 else (i,)[: positions.rank]
 
-    points = move_elements(f"{op.name}_points", given, (count, depth), point, dense=True)
+    points = move_elements(f"{op.name}_points", positions, (count, depth), point, dense=True)
 
     def write(
         unique: Unique, result: Buffer, indices: Buffer, buffer: Buffer, filler: Buffer
     ) -> Sequence[Statement]:
         start = fill(unique, result, load(filler, (), ()))
 
-        def put(i: Expr) -> Body:
+        def store_value(i: Expr) -> Body:
             index = [
                 clamp_index(cast(load(indices, points.shape, (i, axis)), INDEX), size)
                 for axis, size in enumerate(shape)
@@ -96,7 +98,7 @@ def _to_dense(op: Operation) -> Value:
             value = load(buffer, values.shape, (i,)[: values.rank])
             return (Store(result.name, tuple(index), value),)
 
-        return (*start, *(nest(unique, [count], put) if 0 not in shape else ()))
+        return (*start, *(nest(unique, [count], store_value) if 0 not in shape else ()))
 
     value = Value(op.name, op.dtype(), shape, StatementDefinition((points, values, default), write))
     value.requires = points_in_range(points, shape)
@@ -112,9 +114,9 @@ def _require_ascending(points: Value) -> Requirement:
     def condition(i: Expr) -> Expr:
         result: Expr = number(False, dtypes.bool_)
         for axis in reversed(range(depth)):
-            before, after = points.at(i, axis), points.at(plus(i, 1), axis)
-            equal = apply("bit_and", apply("equal", before, after), result)
-            result = apply("bit_or", apply("less", before, after), equal)
+            first, second = points.at(i, axis), points.at(plus(i, 1), axis)
+            equal = apply("bit_and", apply("equal", first, second), result)
+            result = apply("bit_or", apply("less", first, second), equal)
         return result
 
     return Requirement((count - 1,), condition, "indices in order were required")

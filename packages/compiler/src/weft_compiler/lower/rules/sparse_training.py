@@ -24,12 +24,12 @@ from weft_graph.ops.update_formulas import FORMULAS
 def _element(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> Sequence[Scalar]:
     """Return the new elements of the variables, from one element of each input of the sparse op."""
     names = (*rule.states, *rule.sparse)
-    given = {
+    elements = {
         name: Scalar("input", operand.dtype, (), index)
         for index, (name, operand) in enumerate(zip(names, operands, strict=True))
     }
-    given["delta"] = given["grad"]
-    dense = [given[name] for name in (*rule.states, *rule.dense)]
+    elements["delta"] = elements["grad"]
+    dense = [elements[name] for name in (*rule.states, *rule.dense)]
     return FORMULAS[rule.name](node.attrs, *dense)
 
 
@@ -65,18 +65,18 @@ def _rows_in_order(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> l
     element = _element(rule, node, operands)
     change = PartialUpdate(states, operands[count:], _writer(rule, operands, range(count), element))
     return [
-        Value(f"{state.name}_new", state.dtype, state.shape, ScatterUpdate(change, which))
-        for which, state in enumerate(states)
+        Value(f"{state.name}_new", state.dtype, state.shape, ScatterUpdate(change, state_index))
+        for state_index, state in enumerate(states)
     ]
 
 
 def _rows_at_once(rule: UpdateRule, node: Node, operands: Sequence[Value], kind: int) -> Value:
     """Update one variable from the old values of all; indices must be distinct."""
     state, indices = operands[kind], operands[(*rule.states, *rule.sparse).index("indices")]
-    others = [operand for index, operand in enumerate(operands) if index != kind]
+    other_operands = [operand for index, operand in enumerate(operands) if index != kind]
     assert indices.count is not None
     write = _writer(rule, operands, [kind], _element(rule, node, operands))
-    change = PartialUpdate([state], [*others, indices.count], write)
+    change = PartialUpdate([state], [*other_operands, indices.count], write)
     return Value(f"{state.name}_new", state.dtype, state.shape, ScatterUpdate(change, 0))
 
 
@@ -95,39 +95,45 @@ def _writer(
     grad, indices, shape = operands[of_grad], operands[of_indices], operands[0].shape
 
     def write(unique: Unique, memory: Sequence[Buffer], *remaining: Buffer) -> Sequence[Statement]:
-        given = iter(remaining)
-        own = dict(zip(changed, memory, strict=True))
-        buffers = [own[index] if index in own else next(given) for index in range(len(operands))]
-        meant = next(given, None)
+        remaining_buffers = iter(remaining)
+        updated_buffers = dict(zip(changed, memory, strict=True))
+        buffers = [
+            updated_buffers[index] if index in updated_buffers else next(remaining_buffers)
+            for index in range(len(operands))
+        ]
+        row_count = next(remaining_buffers, None)
 
         def row(i: Expr) -> Body:
-            if meant is None:
+            if row_count is None:
                 return every_row(i)
-            return (If(apply("less", i, load(meant, (), ())), every_row(i)),)
+            return (If(apply("less", i, load(row_count, (), ())), every_row(i)),)
 
         def every_row(i: Expr) -> Body:
             index = cast(load(buffers[of_indices], indices.shape, [i]), INDEX)
             place = Let(unique("place"), clamp_index(index, shape[0]))
 
             def element(*index: Expr) -> Body:
-                where = (Variable(INDEX, place.name), *index)
+                row_indices = (Variable(INDEX, place.name), *index)
 
                 def operand(position: int) -> Expr:
                     if position < count:
-                        return load(buffers[position], shape, where)
+                        return load(buffers[position], shape, row_indices)
                     if position == of_grad:
                         return load(buffers[position], grad.shape, (i, *index))
                     return load(buffers[position], (), ())
 
                 lets = [
                     Let(
-                        unique(f"{rule.states[which]}_new"),
-                        cast(scalar_expression(scalars[which], operand), operands[which].dtype),
+                        unique(f"{rule.states[state_index]}_new"),
+                        cast(
+                            scalar_expression(scalars[state_index], operand),
+                            operands[state_index].dtype,
+                        ),
                     )
-                    for which in changed
+                    for state_index in changed
                 ]
                 stores = [
-                    Store(buffer.name, where, Variable(buffer.dtype, let.name))
+                    Store(buffer.name, row_indices, Variable(buffer.dtype, let.name))
                     for buffer, let in zip(memory, lets, strict=True)
                 ]
                 return (*lets, *stores)

@@ -72,7 +72,12 @@ def _tree_leaves(op: Operation) -> Value:
     compare, has_missing = _PRIMITIVES[op.attr("test")], bool(missing.any())
 
     def write(
-        unique: Unique, leaves: Buffer, buffer: Buffer, nodes_of: Buffer, limits: Buffer, of: Buffer
+        unique: Unique,
+        leaves: Buffer,
+        buffer: Buffer,
+        nodes_of: Buffer,
+        limits: Buffer,
+        tree_of: Buffer,
     ) -> Sequence[Statement]:
         def walk(sample: Expr, tree: Expr) -> Body:
             position, node = (Variable(INDEX, unique(name)) for name in ("at", "node"))
@@ -92,7 +97,7 @@ def _tree_leaves(op: Operation) -> Value:
                 Assign(position.name, where(passed, column(_PASSED), column(_FAILED))),
             )
             return (
-                Var(position.name, cast(load(of, first.shape, (tree,)), INDEX)),
+                Var(position.name, cast(load(tree_of, first.shape, (tree,)), INDEX)),
                 While(apply("greater_equal", position, index(0)), down),
                 Store(leaves.name, (sample, tree), minus(-1, position)),
             )

@@ -73,11 +73,15 @@ class CountEmitter:
         )
         if row is not None:
             body = (For(variables[row.variable].name, row.extent, body),)
-        whole = times(
+        rounded_up = times(
             over(plus(last, _COLUMNS_PER_COUNT - 1), _COLUMNS_PER_COUNT), _COLUMNS_PER_COUNT
         )
         block_index = tuple([variables[loop.variable] for loop in axes]) or (index(0),)
-        statements: Body = (Var(last.name, index(0)), *body, Store(counts.name, block_index, whole))
+        statements: Body = (
+            Var(last.name, index(0)),
+            *body,
+            Store(counts.name, block_index, rounded_up),
+        )
         for loop in reversed(axes):
             statements = (For(variables[loop.variable].name, loop.extent, statements),)
         return statements
@@ -92,8 +96,8 @@ class CountEmitter:
             return apply("minimum", x, y), apply("maximum", x, y)
 
         minimum, largest = ends(first)
-        here = {COLUMN.name: first}
-        large = [largest, *[substitute(factor, here) for factor in factors]]
+        first_column = {COLUMN.name: first}
+        large = [largest, *[substitute(factor, first_column) for factor in factors]]
         looked = (
             Assign(limit.name, minimum, "maximum"),
             *[Assign(worst.name, item, "maximum") for item in large],
@@ -102,18 +106,18 @@ class CountEmitter:
         wide = functools.partial(number, dtype=self._dtype)
         size = apply("minimum", apply("abs", largest), wide(MAX_SQUARED_NORM**1.5))  # also for -inf
         slack = apply("mul", apply("add", size, apply("abs", limit)), wide(ROUNDING))
-        below = apply("sub", limit, apply("add", slack, wide(EXP_UNDERFLOW[self._dtype])))
-        vanishes = apply("less", largest, below)
+        threshold = apply("sub", limit, apply("add", slack, wide(EXP_UNDERFLOW[self._dtype])))
+        vanishes = apply("less", largest, threshold)
         for item in (
             apply("less", worst, wide(MAX_SQUARED_NORM)),
             apply("less", wide(-MAX_SQUARED_NORM), limit),
         ):
             vanishes = apply("bit_and", vanishes, item)
         counted = where(vanishes, index(0), plus(second, 1))
-        nothing = number(-math.inf, self._dtype)
+        lowest = number(-math.inf, self._dtype)
         return (
-            Var(limit.name, nothing),
-            Var(worst.name, nothing),
+            Var(limit.name, lowest),
+            Var(worst.name, lowest),
             For(first.name, index(self._columns), looked),
             For(second.name, index(self._columns), (Assign(last.name, counted, "maximum"),)),
         )
@@ -152,9 +156,14 @@ def scale_factors(value: Expr, scores: str) -> list[Load]:
     factors: list[Load] = []
     for position, operand in enumerate(value.operands):
         if any(isinstance(x, Load) and x.buffer == scores for x in parts(operand)):
-            others = (*value.operands[:position], *value.operands[position + 1 :])
+            other_operands = (*value.operands[:position], *value.operands[position + 1 :])
             if value.primitive in ("mul", "div"):
-                factors += [x for other in others for x in parts(other) if isinstance(x, Load)]
+                factors += [
+                    x
+                    for operand_of_product in other_operands
+                    for x in parts(operand_of_product)
+                    if isinstance(x, Load)
+                ]
             factors += scale_factors(operand, scores)
     return factors
 

@@ -143,11 +143,11 @@ class _TopLevelStatement:
         names: Names,
         buffers: Buffers,
         statement: Statement,
-        kept: dict[str, _StoredProbabilities],
+        stored: dict[str, _StoredProbabilities],
         context: Context,
     ) -> None:
         self._program, self.context = program, context
-        self.names, self.buffers, self.kept = names, buffers, kept
+        self.names, self.buffers, self.kept = names, buffers, stored
         self.before: list[Statement] = []
         self._statement = statement
 
@@ -168,12 +168,12 @@ class _TopLevelStatement:
         """Rewrite a statement that contains blocks of rows, at any depth, to skip columns."""
         if not isinstance(statement, For):
             return statement
-        around = (*loops, statement)
+        enclosing_loops = (*loops, statement)
         inner = with_allocations(buffers, statement.body)
         statements: list[Statement] = []
-        for each in statement.body:
-            blocks = _try_rewrite(each, around, self, inner)
-            statements += blocks or [self.visit(each, around, inner)]
+        for inner_statement in statement.body:
+            blocks = _try_rewrite(inner_statement, enclosing_loops, self, inner)
+            statements += blocks or [self.visit(inner_statement, enclosing_loops, inner)]
         if all(a is b for a, b in zip(statements, statement.body, strict=False)):
             return statement
         return replace(statement, body=tuple(statements))
@@ -188,18 +188,18 @@ def _try_rewrite(
     """
     if not isinstance(statement, For) or not isinstance(statement.extent, Constant):
         return []
-    if not any(isinstance(each, Call) for each in statement.body):
+    if not any(isinstance(body_statement, Call) for body_statement in statement.body):
         return []
-    before, kept = list(outer.before), dict(outer.kept)
+    statements_before, stored_before = list(outer.before), dict(outer.kept)
     try:
         rewritten = _AttentionLoop(statement, loops, outer, buffers).rewrite()
         outer.context.record_applied(statement.variable, "masked columns are skipped")
         return rewritten
     except MatchFailure as failure:
         outer.context.record_missed(statement.variable, str(failure))
-        outer.before[:] = before
+        outer.before[:] = statements_before
         outer.kept.clear()
-        outer.kept.update(kept)
+        outer.kept.update(stored_before)
         return []
 
 
@@ -234,12 +234,12 @@ class _AttentionLoop:
             [(statement, self._rewrite_statement(statement)) for statement in self.loop.body]
         )
         require(late, "no statement depends on the number of columns")
-        guards, inside = self._emit_guards(early)
+        guards, guard_statements = self._emit_guards(early)
         count = where(guards, counts, index(self.facts.num_columns))
         clamped = apply("clamp", count, index(1), index(self.facts.num_columns))
         body = (
             *early,
-            *inside,
+            *guard_statements,
             Let(self.facts.columns.name, clamped),
             *self._emit_stored_counts(),
             *late,
@@ -311,21 +311,24 @@ class _AttentionLoop:
 
     def _stored_count(self, load: Load, user: Statement) -> Expr:
         """Return the number of columns in a block of stored probabilities."""
-        kept = self.outer.kept[load.buffer]
-        *before, row, _ = load.indices
+        probabilities = self.outer.kept[load.buffer]
+        *leading, row, _ = load.indices
         if isinstance(user, For):
             rows = static_extent(user)
             is_aligned = affine(row) == {self.loop.variable: rows, user.variable: 1}
-            require(is_aligned and not uses_variable(before, user.variable), _NOT_ALIGNED)
+            require(is_aligned and not uses_variable(leading, user.variable), _NOT_ALIGNED)
         else:
             if not isinstance(user, _PRODUCTS):
                 raise MatchFailure(_NO_PRODUCT)
             rows = user.k if user.a_row == 1 else user.m
             require(affine(row) == {self.loop.variable: rows}, _NOT_ALIGNED)
-        require(rows and kept.rows % rows == 0, _NOT_ALIGNED)
-        require(rows * static_extent(self.loop) <= kept.rows * kept.blocks, _NOT_ALIGNED)
-        index_variable = over(Variable(INDEX, self.loop.variable), kept.rows // rows)
-        return Load(INDEX, kept.counts, (*before, index_variable))
+        require(rows and probabilities.rows % rows == 0, _NOT_ALIGNED)
+        require(
+            rows * static_extent(self.loop) <= probabilities.rows * probabilities.blocks,
+            _NOT_ALIGNED,
+        )
+        index_variable = over(Variable(INDEX, self.loop.variable), probabilities.rows // rows)
+        return Load(INDEX, probabilities.counts, (*leading, index_variable))
 
     def _reads_sparse(self, loop: For) -> bool:
         """Return True if a loop reads buffers with skipped columns."""
@@ -390,7 +393,7 @@ class _AttentionLoop:
         shape = self.buffers[view.buffer].shape
         require(view.buffer not in self.facts.sparse and len(shape) >= 2, _NO_MATRIX)
         (rows, _), (columns, _) = sorted(axes, key=lambda axis: axis[1], reverse=True)
-        require(sorted(apart for _, apart in axes) == sorted((1, shape[-1])), _NO_MATRIX)
+        require(sorted(stride for _, stride in axes) == sorted((1, shape[-1])), _NO_MATRIX)
         require(columns <= shape[-1] and is_number(view.indices[-1], 0), _NO_MATRIX)
         if is_number(view.indices[-2], 0):
             require(rows <= shape[-2], _NO_MATRIX)
@@ -462,8 +465,8 @@ class _AttentionLoop:
         is_mask = used <= known_values | {COLUMN.name} and COLUMN.name in used
         require(is_mask, "no mask depends on the column alone or on row and column")
         # Examining the mask pays if several softmaxes share it.
-        others = [loop for loop in self.loops if loop.variable not in used]
-        is_shared = row is None or any(static_extent(loop) > 1 for loop in others)
+        unused_loops = [loop for loop in self.loops if loop.variable not in used]
+        is_shared = row is None or any(static_extent(loop) > 1 for loop in unused_loops)
         require(is_shared, "the mask is not shared by several heads or sequences")
         counts = Buffer(
             self.names.new("counts"), INDEX, tuple([static_extent(loop) for loop in axes]) or (1,)
@@ -481,14 +484,14 @@ class _AttentionLoop:
         Returns: also the statements in the block, for operands that are computed there.
         """
         lengths: dict[str, Variable] = {}
-        inside: list[Statement] = []
+        local_statements: list[Statement] = []
         filled = effects_of(early, self.buffers).writes
         for name, view in self.operands.items():
             is_known = name in filled if name in self.facts.local else name not in self.written
             require(is_known, f"{name} is not complete before the columns are counted")
             length, statements = self._emit_norm(view)
             lengths[name] = length
-            (inside if name in self.facts.local else self.before).extend(statements)
+            (local_statements if name in self.facts.local else self.before).extend(statements)
             if name not in self.facts.local:
                 is_fixed = not uses_variable(view.indices[:-2], self.loop.variable)
                 require(is_fixed, f"each block reads another matrix of {name}")
@@ -506,7 +509,7 @@ class _AttentionLoop:
             q, k = [lengths[view.buffer] for view in (call.a, call.b)]
             limit = number(MAX_SCORE**2 * (1 - 64 * ROUNDING), q.dtype)
             condition = apply("bit_and", condition, apply("less", apply("mul", q, k), limit))
-        return condition, tuple(inside)
+        return condition, tuple(local_statements)
 
     def _emit_norm(self, view: Load) -> tuple[Variable, Body]:
         """Emit the largest squared norm of a row of the last two dimensions."""
@@ -535,20 +538,20 @@ class _AttentionLoop:
                 for inner in walk(statement.body)
                 if isinstance(inner, Store) and inner.buffer == name
             )
-            rows, (*before, row, _) = static_extent(store[0]), store[1].indices
-            whole = self.outer.buffers.get(name)
-            if whole is None or uses_variable(before, store[0].variable):
+            rows, (*leading, row, _) = static_extent(store[0]), store[1].indices
+            probabilities = self.outer.buffers.get(name)
+            if probabilities is None or uses_variable(leading, store[0].variable):
                 continue
             if not self.outer.is_only_writer(name) or affine(row) != {
                 self.loop.variable: rows,
                 store[0].variable: 1,
             }:
                 continue
-            shape = (*whole.shape[:-2], static_extent(self.loop))
+            shape = (*probabilities.shape[:-2], static_extent(self.loop))
             counts = Buffer(self.names.new(f"{name}_columns"), INDEX, shape)
             self.outer.before.append(Allocate(counts))
             block = Variable(INDEX, self.loop.variable)
-            stores.append(Store(counts.name, (*before, block), self.facts.columns))
+            stores.append(Store(counts.name, (*leading, block), self.facts.columns))
             self.outer.kept[name] = _StoredProbabilities(
                 counts.name, rows, static_extent(self.loop)
             )

@@ -109,12 +109,12 @@ class RowDefinitions:
                 self._row_values[str(position)] = item.value
             if not isinstance(item, For):
                 continue
-            own = {item.variable: COLUMN}
+            renamed_column = {item.variable: COLUMN}
             for inner in item.body:
                 if isinstance(inner, Let):
-                    self._lets[inner.name] = substitute(inner.value, own)
+                    self._lets[inner.name] = substitute(inner.value, renamed_column)
                 elif isinstance(inner, Store):
-                    self._stored[inner.buffer] = substitute(inner.value, own)
+                    self._stored[inner.buffer] = substitute(inner.value, renamed_column)
                 elif isinstance(inner, Assign) and inner.combine == "maximum":
                     self.maxima.append((item, inner))
 
@@ -170,7 +170,7 @@ class ColumnLoops:
 
     def rewrite(self, loop: For) -> Body:
         """Return a loop over the counted columns, after zeros for buffers that others read."""
-        before: list[Statement] = []
+        zeroing: list[Statement] = []
         for item in loop.body:
             match item:
                 case Let(name=name, value=value):
@@ -186,7 +186,7 @@ class ColumnLoops:
                     if name in self.own | self.facts.local:
                         self.partial.add(name)
                     else:
-                        before += self._zeros(item, loop)
+                        zeroing += self._zeros(item, loop)
                 case Assign(name=name, value=value, combine="maximum"):
                     softmax = self.facts.softmax
                     is_softmax = softmax is not None and name == softmax.max_name
@@ -200,7 +200,7 @@ class ColumnLoops:
             for load in loads((item,)):
                 if load.buffer in self._sparse_buffers:
                     require(is_column(load.indices, loop.variable), NOT_BY_COLUMN)
-        return (*before, replace(loop, extent=self.facts.columns))
+        return (*zeroing, replace(loop, extent=self.facts.columns))
 
     @property
     def _sparse_buffers(self) -> set[str]:
@@ -227,8 +227,8 @@ class ColumnLoops:
     def _is_zero(self, value: Expr, loop: For) -> bool:
         """Return True if a value is zero in masked columns."""
         match value:
-            case Constant(value=known):
-                return known == 0
+            case Constant(value=number):
+                return number == 0
             case Variable(name=name):
                 return name in self.lets and self._is_zero(self.lets[name], loop)
             case Load(buffer=name):
@@ -261,8 +261,8 @@ class ColumnLoops:
     def _is_bounded(self, value: Expr, loop: For) -> bool:
         """Return True if a value is finite provided that all operands of products are."""
         match value:
-            case Constant(value=known):
-                return math.isfinite(known)
+            case Constant(value=number):
+                return math.isfinite(number)
             case Variable(name=name):
                 known_value = self.lets.get(name)
                 return name in self.bounded or (
@@ -280,8 +280,8 @@ class ColumnLoops:
             case Apply(primitive="neg" | "floor", operands=(x,)):
                 return self._is_bounded(x, loop)
             case Apply(primitive="mul", operands=(x, y)):
-                one = isinstance(x, Constant) or isinstance(y, Constant)
-                return one and self._is_bounded(x, loop) and self._is_bounded(y, loop)
+                has_constant = isinstance(x, Constant) or isinstance(y, Constant)
+                return has_constant and self._is_bounded(x, loop) and self._is_bounded(y, loop)
             case Apply(primitive="cast", operands=(x,)):
                 return x.dtype.is_integer or x.dtype.is_bool or self._is_bounded(x, loop)
         return False
@@ -290,8 +290,8 @@ class ColumnLoops:
 def is_column(indices: Sequence[Expr], variable: str) -> bool:
     """Return True if the last index is a variable and no other index uses it."""
     last = indices[-1]
-    own = isinstance(last, Variable) and last.name == variable
-    return own and not uses_variable(indices[:-1], variable)
+    is_last = isinstance(last, Variable) and last.name == variable
+    return is_last and not uses_variable(indices[:-1], variable)
 
 
 def uses_variable(expressions: Sequence[Expr], variable: str) -> bool:
