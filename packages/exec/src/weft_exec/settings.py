@@ -192,8 +192,8 @@ def set_experimental_options(options: dict[str, Any]) -> None:
       >>> wf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
       >>> wf.config.optimizer.set_experimental_options({})
     """
-    known = _PASSES | MIXED_PRECISION.keys() | {"debug_stripper", "disable_meta_optimizer"}
-    unknown = sorted(options.keys() - known)
+    known_options = _PASSES | MIXED_PRECISION.keys() | {"debug_stripper", "disable_meta_optimizer"}
+    unknown = sorted(options.keys() - known_options)
     if unknown:
         raise errors.InvalidArgumentError(f"unknown option {', '.join(unknown)}")
     if options.get("debug_stripper"):

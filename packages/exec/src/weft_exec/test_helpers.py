@@ -202,9 +202,9 @@ class Benchmark:
             sess.run(target, feed_dict)
         times = []
         for _ in range(max(1, min_iters)):
-            before = time.perf_counter()
+            started = time.perf_counter()
             sess.run(target, feed_dict)
-            times.append(time.perf_counter() - before)
+            times.append(time.perf_counter() - started)
         median = statistics.median(times)
         results: dict[str, Any] = {"wall_time_mean": statistics.fmean(times), **(extras or {})}
         if store_trace:

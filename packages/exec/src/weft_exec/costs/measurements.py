@@ -160,8 +160,8 @@ def _merge_tables(
 ) -> Table[_V]:
     table: Table[_V] = Table(limit, older.items())
     for key, value in newer.items():
-        before = older.get(key)
-        table.put(key, value if before is None else merge(value, before))
+        old_value = older.get(key)
+        table.put(key, value if old_value is None else merge(value, old_value))
     return table
 
 

@@ -207,10 +207,10 @@ class CostModel:
         if all(is_known(output.dims) for output in node.outputs):
             return
         key = (node.name, self._entry(node).profile.text)
-        before: tuple[Mean | None, ...] = self._measurements.sizes.get(key) or ()
-        if len(before) != len(record.sizes):
-            before = (None,) * len(record.sizes)
-        pairs = zip(before, record.sizes, strict=True)
+        old_sizes: tuple[Mean | None, ...] = self._measurements.sizes.get(key) or ()
+        if len(old_sizes) != len(record.sizes):
+            old_sizes = (None,) * len(record.sizes)
+        pairs = zip(old_sizes, record.sizes, strict=True)
         self._measurements.sizes.put(key, tuple(add_to_mean(mean, size)[0] for mean, size in pairs))
         for output, size in zip(node.outputs, record.sizes, strict=True):
             if output.dims is not None and None in output.dims:

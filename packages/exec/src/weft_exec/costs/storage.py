@@ -64,16 +64,16 @@ def write(path: str, measurements: Measurements) -> None:
 
 def _replace(path: str, data: bytes) -> None:
     directory, base = os.path.split(path)
-    aside = os.path.join(directory, f".{base}.{os.urandom(8).hex()}")
+    temporary_path = os.path.join(directory, f".{base}.{os.urandom(8).hex()}")
     try:
-        with open(aside, "xb") as file:
+        with open(temporary_path, "xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(aside, path)
+        os.replace(temporary_path, path)
     except BaseException:  # because no temporary file may be left behind
         with suppress(FileNotFoundError):
-            os.unlink(aside)
+            os.unlink(temporary_path)
         raise
 
 

@@ -78,13 +78,13 @@ class RegionClaim(NamedTuple):
     branches: Branches = NO_BRANCHES
     fresh: bool = False
 
-    def where(self, member: Node, where: Callable[[Node], object]) -> object:
+    def where(self, member: Node, context_of: Callable[[Node], object]) -> object:
         """Return the frame and guard of a member; they are the same for all members.
 
         Args:
-          where: as in `CompileOffer`.
+          context_of: as in `CompileOffer`.
         """
-        result = where(member)
+        result = context_of(member)
         path = self.branches.paths.get(member)
         if not path or not isinstance(result, tuple):
             return result
@@ -116,10 +116,10 @@ def offer_of(step: StepGraph, nodes: Sequence[Node], placement: Placement) -> Co
     """Return the first offer to compilers, before any nodes are claimed."""
     flow = Flow(nodes) if has_control_flow(nodes) else None
 
-    def where(node: Node) -> object:
+    def context_of(node: Node) -> object:
         return None if flow is None else (flow.frame[node], flow.guard(node))
 
-    return CompileOffer(step, nodes, placement, where, nodes, flow)
+    return CompileOffer(step, nodes, placement, context_of, nodes, flow)
 
 
 class LoopClaim(NamedTuple):
@@ -209,7 +209,7 @@ def compile_regions(
         return nodes, placement
     placement = cache(placement)  # it is called repeatedly
     offer = offer_of(step, nodes, placement)
-    where = offer.where
+    context_of = offer.where
     loop_nodes = {node for loop in loops.values() for node in loop.whole.nodes}
     owners: dict[Node, str] = {}
     claims: list[tuple[str, RegionClaim]] = []
@@ -224,9 +224,9 @@ def compile_regions(
             claims.append((name, claim))
     if not claims:
         return nodes, placement
-    order = _order_of(nodes, claims, where)
+    order = _order_of(nodes, claims, context_of)
     for name, claim in claims:
-        _check(name, claim, placement, where)
+        _check(name, claim, placement, context_of)
     if budget is not None:
         claims = _claims_within_memory(StepMemory(step, nodes, budget), claims)
     return _replace_by_regions(step, nodes, placement, claims, order)
@@ -235,7 +235,7 @@ def compile_regions(
 def _order_of(
     nodes: Sequence[Node],
     claims: Sequence[tuple[str, RegionClaim]],
-    where: Callable[[Node], object],
+    context_of: Callable[[Node], object],
 ) -> list[tuple[Node, Node]]:
     """Return pairs of nodes that access one variable, earlier first, if some of them are claimed.
 
@@ -243,14 +243,14 @@ def _order_of(
     """
     claimed = {member: name for name, claim in claims for member in claim.members}
     conditions = {
-        member: claim.where(member, where) for _, claim in claims for member in claim.members
+        member: claim.where(member, context_of) for _, claim in claims for member in claim.members
     }
     pairs: list[tuple[Node, Node]] = []
     for variable, order in variable_accesses(nodes).items():
         first = next((touch.node for touch in order if touch.node in claimed), None)
         if first is None:
             continue
-        if len({conditions.get(touch.node) or where(touch.node) for touch in order}) > 1:
+        if len({conditions.get(touch.node) or context_of(touch.node) for touch in order}) > 1:
             raise _claim_error(claimed[first], first, f"loops or branches access {variable.name!r}")
         pairs += access_order(order)
     return pairs
@@ -283,7 +283,7 @@ def _claims_within_memory(
 
 
 def _check(
-    name: str, claim: RegionClaim, placement: Placement, where: Callable[[Node], object]
+    name: str, claim: RegionClaim, placement: Placement, context_of: Callable[[Node], object]
 ) -> None:
     """Raise InternalError if a claim is not a valid region."""
     if not claim.members:
@@ -300,7 +300,7 @@ def _check(
         routed = traits.routes and not leads(node)
         if routed or not node.inputs or not (node.outputs or changes):
             raise _claim_error(name, node, "it has no kernel to replace")
-        if claim.where(node, where) != claim.where(first, where):
+        if claim.where(node, context_of) != claim.where(first, context_of):
             raise _claim_error(name, node, f"it is in another loop or branch than {first.name!r}")
         if leads(node):
             continue
@@ -381,11 +381,15 @@ def _replace_by_regions(
             del position[member]
     controls: dict[Node, list[Node]] = {}
     for first, second in pairs:
-        before, after = region_of.get(first, first), region_of.get(second, second)
-        if before is not after and (before in result or after in result):
-            controls.setdefault(after, []).append(before)
-    for after, matches in controls.items():
-        step.graph.set_control_inputs(after, [*after.controls, *matches], reason="region")
+        first_region, second_region = region_of.get(first, first), region_of.get(second, second)
+        if first_region is not second_region and (
+            first_region in result or second_region in result
+        ):
+            controls.setdefault(second_region, []).append(first_region)
+    for second_region, matches in controls.items():
+        step.graph.set_control_inputs(
+            second_region, [*second_region.controls, *matches], reason="region"
+        )
     order = sort_topologically(list(position), position.__getitem__)
     if len(order) < len(position):
         stuck = [node.name for node in result if node not in order]
@@ -430,11 +434,13 @@ def _replace(
 ) -> Region:
     """Insert a `_Region` node for its members, which stay in the graph with no users outside."""
     member_set = set(members)
-    after = _find_dependents(member_set)
+    dependents = _find_dependents(member_set)
     for member in members:
         _take_variables(step, member, member_set)
         for source in member.inputs:
-            if source.node.role is Role.CONSTANT and not after.isdisjoint(source.node.controls):
+            if source.node.role is Role.CONSTANT and not dependents.isdisjoint(
+                source.node.controls
+            ):
                 _free(step, source.node)
     inputs = [s for node in members for s in node.inputs if s.node not in member_set]
     inputs = list(dict.fromkeys(inputs))
@@ -465,7 +471,7 @@ def _replace(
     )
     node.device = members[0].device
     region = Region(node, members, outputs, compiler, branches)
-    _rewire(step, region, member_set, after)
+    _rewire(step, region, member_set, dependents)
     return region
 
 
@@ -482,12 +488,12 @@ def _find_dependents(members: Collection[Node]) -> set[Node]:
     return result
 
 
-def _external_controls(members: Sequence[Node], after: Collection[Node]) -> list[Node]:
+def _external_controls(members: Sequence[Node], dependents: Collection[Node]) -> list[Node]:
     """Return the control dependencies of the members on other nodes.
 
     Args:
-      after: the members and the nodes that wait only for members; dependencies of the latter are
-        returned in their place.
+      dependents: the members and the nodes that wait only for members; dependencies of the latter
+        are returned in their place.
     """
     member_set = set(members)
     result: dict[Node, None] = {}
@@ -498,7 +504,7 @@ def _external_controls(members: Sequence[Node], after: Collection[Node]) -> list
         if node in visited or node in member_set:
             continue
         visited.add(node)
-        if node in after:
+        if node in dependents:
             waiting += node.controls
         else:
             result.setdefault(node)
@@ -552,16 +558,18 @@ def _is_used_outside(output: Output, members: set[Node], fetched: set[Output]) -
     return output in fetched or any(user not in members for user in output.consumers())
 
 
-def _rewire(step: StepGraph, region: Region, members: set[Node], after: Collection[Node]) -> None:
+def _rewire(
+    step: StepGraph, region: Region, members: set[Node], dependents: Collection[Node]
+) -> None:
     """Rewire users outside the region to its outputs, and control edges to its node.
 
     Args:
-      after: the members and the nodes that wait only for members.
+      dependents: the members and the nodes that wait only for members.
     """
     graph, node = step.graph, region.node
     replacements = dict(zip(region.outputs, node.outputs, strict=True))
     step.replace_all(replacements, reason="region", keep=set(region.members))
-    waits = _external_controls(region.members, after)
+    waits = _external_controls(region.members, dependents)
     users = dict.fromkeys(user for member in region.members for user in member.consumers)
     for user in users:  # each once; one may wait for all members
         if user not in members and not members.isdisjoint(user.controls):

@@ -63,11 +63,11 @@ def run(name: str, function: Callable[..., None], *arguments: Any) -> None:
 def _run_elsewhere(function: Callable[..., None], *arguments: Any) -> None:
     """Run a function on a new thread."""
     depth, stopped = _calls.depth, _calls.stopped
-    where = current_iteration()
+    iteration = current_iteration()
 
     def go_on() -> None:
         _calls.depth, _calls.stopped = depth, stopped
-        call_quietly(run_at, *where, function, *arguments)
+        call_quietly(run_at, *iteration, function, *arguments)
 
     def interrupted(immediately: bool) -> None:
         stopped[0] = immediately

@@ -48,9 +48,9 @@ class Derivation:
         placement: Placement,
         overlap: Overlap,
         bring_in: Callable[[Any], Any] | None = None,
-        together: bool = False,
+        merges_segments: bool = False,
     ) -> None:
-        self._merges_segments = together
+        self._merges_segments = merges_segments
         self.step = step
         self.place = placement
         self.overlap = overlap

@@ -26,7 +26,7 @@ def derive(
     nodes: Sequence[Node] | None = None,
     bring_in: Callable[[Any], Any] | None = None,
     budget: MemoryBudget | None = None,
-    together: bool = False,
+    merges_segments: bool = False,
     has_regions: bool = True,
 ) -> Executable:
     """Return the executable of a step graph.
@@ -38,7 +38,7 @@ def derive(
       nodes: its live nodes in execution order; `sort_by_priority` by default.
       bring_in: copies a constant to a device with its own memory.
       budget: memory budget of compiled code; None for no limit.
-      together: True if nodes may wait for all values that are available at the start of the step.
+      merges_segments: True if nodes may wait for all values available at the start of the step.
       has_regions: False to run all nodes with kernels.
     Raises: OpError: a node cannot be placed, or its kernel rejects its attributes.
     """
@@ -48,7 +48,7 @@ def derive(
         loops = compile_loops(step, nodes, placement, overlap) if budget is None else {}
         nodes, placement = compile_regions(step, nodes, placement, overlap, budget, loops)
     if not has_control_flow(nodes):
-        return Derivation(step, placement, overlap, bring_in, together).derive(nodes)
+        return Derivation(step, placement, overlap, bring_in, merges_segments).derive(nodes)
     flow = Flow(nodes)
     if isolate_fetches(step, flow):
         place_of = {node: i for i, node in enumerate(nodes)}

@@ -180,7 +180,7 @@ class Driver:
     def _run_here(self, segment: Segment, slots: Slots) -> None:
         context = self._context
         # Restored afterwards, because this thread may be inside a kernel of another step.
-        before, running.check = running.check, self._check
+        outer_check, running.check = running.check, self._check
         try:
             if context.deadline is None:
                 if context.cancellation.error is not None:
@@ -189,21 +189,21 @@ class Driver:
             else:
                 segment.run_checked(slots, self._check)
         finally:
-            running.check = before
+            running.check = outer_check
 
     def _run_traced(self, token: Token, trace: StepTrace) -> None:
         context, log = self._context, trace.log()
-        before, running.check = running.check, self._check
+        outer_check, running.check = running.check, self._check
         log.iteration = _loop_iteration(token[1])
         try:
             if context.cancellation.error is not None:
                 raise context.cancellation.error
-            between = None if context.deadline is None else self._check
+            check = None if context.deadline is None else self._check
             ready = self._machine.ready_time(token)
-            escaping = token[0].segment.run_traced(token[1].slots, log, between, ready)
+            escaping = token[0].segment.run_traced(token[1].slots, log, check, ready)
             self._machine.watch_releases(token, *escaping)
         finally:
-            running.check = before
+            running.check = outer_check
             log.iteration = None
 
     def _record_wait(self, token: Token, key: str = "") -> None:
@@ -214,8 +214,8 @@ class Driver:
         """
         entry, iteration = token
         assert self._trace is not None
-        ready, within = self._machine.ready_time(token), _loop_iteration(iteration)
-        self._trace.record_start(token, _node(entry), entry.device, ready, within, key)
+        ready, loop_iteration = self._machine.ready_time(token), _loop_iteration(iteration)
+        self._trace.record_start(token, _node(entry), entry.device, ready, loop_iteration, key)
 
     def _send(self, token: Token) -> None:
         entry, iteration = token
@@ -228,8 +228,8 @@ class Driver:
             (value,) = entry.arguments(iteration.slots)
         key = key_of(entry, iteration)
         if self._trace is not None:
-            ready, within = self._machine.ready_time(token), _loop_iteration(iteration)
-            self._trace.record_send(key, _node(entry), entry.device, ready, within)
+            ready, loop_iteration = self._machine.ready_time(token), _loop_iteration(iteration)
+            self._trace.record_send(key, _node(entry), entry.device, ready, loop_iteration)
         self._context.rendezvous.send(key, value)
         self._machine.finished(token)
 
@@ -278,8 +278,8 @@ class Driver:
 
         While mail is expected, tasks are run only if no thread is free for them.
         """
-        several = self._pending_receives or len(self._on_pool) > 1
-        if several and self._pool is not None and self._pool.has_room:
+        has_several = self._pending_receives or len(self._on_pool) > 1
+        if has_several and self._pool is not None and self._pool.has_room:
             self._receive(block=True)
             return
         for token, task in self._on_pool.items():

@@ -99,10 +99,16 @@ class Layout:
         ]
 
     def _initial(self, frame: Frame) -> list[int]:
-        return [self._slot_of(_source(merge, back=False).node.inputs[0]) for merge in frame.merges]
+        return [
+            self._slot_of(_source(merge, wants_back_edge=False).node.inputs[0])
+            for merge in frame.merges
+        ]
 
     def _next_slots(self, frame: Frame) -> list[int]:
-        return [self._slot_of(_source(merge, back=True).node.inputs[0]) for merge in frame.merges]
+        return [
+            self._slot_of(_source(merge, wants_back_edge=True).node.inputs[0])
+            for merge in frame.merges
+        ]
 
     # ------------------------------------------------------------------ laying out
 
@@ -148,8 +154,8 @@ class Layout:
         return self._lay_out_loop(step)
 
     def _choice(self, branch: Branch) -> tuple[Located, Touches]:
-        (lower, touches), (upper, more) = map(self._lay_out_block, branch.sides)
-        touches.update(more)
+        (lower, touches), (upper, upper_touches) = map(self._lay_out_block, branch.sides)
+        touches.update(upper_touches)
         pred = self._slot_of(branch.pred)
         touches[pred] += 1
         node = branch.pred.node
@@ -160,7 +166,7 @@ class Layout:
         frame = loop.frame
         assert frame.cond is not None
         test, touches = self._lay_out_block(loop.test)
-        body, more = self._lay_out_block(loop.body)
+        body, body_touches = self._lay_out_block(loop.body)
         following = self._next_slots(frame)
         variables = self._variables[frame]
         body_slots = {
@@ -170,7 +176,7 @@ class Layout:
             for slot in slots
         }
         dead_slots = {slot for slot in following if slot in body_slots} - set(self._kept_slots)
-        touches.update(more)
+        touches.update(body_touches)
         touches.update(self._loop_slots(loop))
         node = frame.cond
         run = WhileLoop(
@@ -198,9 +204,9 @@ def _range(slots: slice) -> range:
     return range(slots.start, slots.stop)
 
 
-def _source(merge: Node, back: bool) -> Output:
+def _source(merge: Node, wants_back_edge: bool) -> Output:
     """Return the source of a loop variable: the Enter or the NextIteration."""
-    return next(source for source in merge.inputs if is_back_edge(merge, source) is back)
+    return next(source for source in merge.inputs if is_back_edge(merge, source) is wants_back_edge)
 
 
 def make_linear_segment(items: Sequence[Item], kept_slots: Collection[int]) -> Segment:

@@ -107,22 +107,22 @@ class StepMemory:
         leaving = {value for value in result if users[value] or value in self._retained}
         meanwhile = self._members_peak(indices, result, leaving, peak_bytes)
         self._sizes.append(max(0, meanwhile - sum([self._sizes[value] for value in leaving])))
-        after: dict[int, Span | None] = dict.fromkeys(result)
-        after[len(self._sizes) - 1] = (last, last + 1)
+        new_spans: dict[int, Span | None] = dict.fromkeys(result)
+        new_spans[len(self._sizes) - 1] = (last, last + 1)
         for value in leaving:
             # A user before the last member will run after all of them, while the value is live.
             first = min(users[value], default=last)
-            after[value] = (min(first, last), self._end(value, users[value], last))
+            new_spans[value] = (min(first, last), self._end(value, users[value], last))
         for value in read & self.spans.keys():
-            after[value] = (self.spans[value][0], self._end(value, users[value], last))
-        before = {value: self.spans.get(value) for value in after}
-        if not self._move(before, after):
-            self._move(after, before)
+            new_spans[value] = (self.spans[value][0], self._end(value, users[value], last))
+        old_spans = {value: self.spans.get(value) for value in new_spans}
+        if not self._move(old_spans, new_spans):
+            self._move(new_spans, old_spans)
             self._sizes.pop()
             return False
         for value, user in users.items():
             self._users[value] = user | {last}
-        for value, span in after.items():
+        for value, span in new_spans.items():
             if span is None:
                 del self.spans[value]
             else:
@@ -148,15 +148,17 @@ class StepMemory:
     def _end(self, value: int, users: set[int], last: int) -> int:
         return len(self.live) if value in self._retained else max([last, *users]) + 1
 
-    def _move(self, before: Mapping[int, Span | None], after: Mapping[int, Span | None]) -> bool:
+    def _move(
+        self, old_spans: Mapping[int, Span | None], new_spans: Mapping[int, Span | None]
+    ) -> bool:
         """Change live ranges if the new ones fit into the budget; return True if they do."""
         is_within_peak = True
-        for value, span in after.items():
-            old, new = before[value] or _NEVER, span or _NEVER
+        for value, span in new_spans.items():
+            old, new = old_spans[value] or _NEVER, span or _NEVER
             self._add(value, _subtract_span(old, new), -1)
             self._add(value, _subtract_span(new, old))
-        for value, span in after.items():
-            for index_range in _subtract_span(span or _NEVER, before[value] or _NEVER):
+        for value, span in new_spans.items():
+            for index_range in _subtract_span(span or _NEVER, old_spans[value] or _NEVER):
                 is_within_peak = is_within_peak and all(
                     [self.live[index] <= self._peak for index in index_range]
                 )

@@ -68,8 +68,8 @@ def variable_of(output: Output) -> Node | None:
         node = output.node
         if node.role is Role.VARIABLE:
             return node
-        through = [i for i in node.inputs if i.dtype.is_ref or i.dtype.name == "resource"]
-        if not through:
+        references = [i for i in node.inputs if i.dtype.is_ref or i.dtype.name == "resource"]
+        if not references:
             return None
-        output = through[0]
+        output = references[0]
     return None

@@ -246,18 +246,18 @@ class Entry:
 
 
 def group(
-    items: Sequence[Item], kept_slots: Collection[int], together: bool = False
+    items: Sequence[Item], kept_slots: Collection[int], merges_segments: bool = False
 ) -> tuple[tuple[Entry, ...], dict[Frame | None, dict[int, int]]]:
     """Group items into entries.
 
     Args:
       items: in topological order, without the back edges of loops.
       kept_slots: the slots that are fetched, which must not be cleared.
-      together: True if items that wait for values available at the start of the step may wait for
-        all such values.
+      merges_segments: True if items that wait for values available at the start of the step may
+        wait for all such values.
     Returns: the entries, and for each frame the number of users of each slot that entries share.
     """
-    _assign_levels(items, together)
+    _assign_levels(items, merges_segments)
     members: dict[Item, list[Item]] = {}
     for item in items:
         members.setdefault(item.find(), []).append(item)
@@ -329,10 +329,10 @@ def _connect(entry: Entry, parts: Sequence[Item], entry_of: dict[Item, Entry]) -
             entry.ahead += 1
 
 
-def _assign_levels(items: Sequence[Item], together: bool) -> None:
+def _assign_levels(items: Sequence[Item], merges_segments: bool) -> None:
     """Set `level` and `behind` of each item, and unite the items that share an entry."""
     step = len(items) + 1  # exceeds the number of levels between transfers
-    at_once = {item for item in items if together and _is_sent_at_start(item)}
+    at_once = {item for item in items if merges_segments and _is_sent_at_start(item)}
     minimum = step + 1 if at_once else 0
     bit = 1
     for item in items:
@@ -356,9 +356,9 @@ def _assign_levels(items: Sequence[Item], together: bool) -> None:
             # Equal levels keep the merged graph acyclic. Equal sets of blocking predecessors keep
             # an item from waiting for an event that it does not depend on.
             if source.level == item.level and source.behind == item.behind:
-                item_root, other = item.find(), source.find()
-                if item_root is not other:
-                    later, earlier = sorted((item_root, other), key=lambda i: -i.position)
+                item_root, source_root = item.find(), source.find()
+                if item_root is not source_root:
+                    later, earlier = sorted((item_root, source_root), key=lambda i: -i.position)
                     later.group = earlier
 
 
@@ -373,9 +373,9 @@ def _union(sets: Sequence[int]) -> int:
     Sets may be long, so if the largest one contains all others it is returned without a copy.
     """
     result = max(sets, default=0)
-    for other in sets:
-        if other & ~result:
-            result |= other
+    for set_bits in sets:
+        if set_bits & ~result:
+            result |= set_bits
     return result
 
 

@@ -461,10 +461,10 @@ def compiler_error(
       error: the exception of the compiler or its function.
     """
     names = ", ".join([member.name for member in region.members[:5]])
-    more = ", ..." if len(region.members) > 5 else ""
+    ellipsis = ", ..." if len(region.members) > 5 else ""
     out_of_memory = isinstance(error, MemoryError | errors.ResourceExhaustedError)
     result = (errors.ResourceExhaustedError if out_of_memory else errors.InternalError)(
-        f"the code of the compiler {region.compiler!r} for {names}{more} {message}: {error!r}"
+        f"the code of the compiler {region.compiler!r} for {names}{ellipsis} {message}: {error!r}"
     )
     result.__cause__ = error
     named = getattr(error, "node", None)

@@ -77,18 +77,18 @@ class Runner:
                 raise closed_error()
             if executable.linear is not None:
                 check = StepCheck(context)
-                before, running.check = running.check, check
+                outer_check, running.check = running.check, check
                 try:
                     if trace is None:
                         call_quietly(run_in_new_step, executable.linear.run_checked, slots, check)
                     else:
                         # Closing the session empties the list of instructions.
                         is_checked = deadline is not None or cancellation is not None
-                        between = check if is_checked else None
+                        segment_check = check if is_checked else None
                         run = executable.linear.run_traced
-                        call_quietly(run_in_new_step, run, slots, trace.log(), between)
+                        call_quietly(run_in_new_step, run, slots, trace.log(), segment_check)
                 finally:
-                    running.check = before
+                    running.check = outer_check
             else:
                 call_quietly(Driver(executable, slots, context, self._pool, trace).run)
         except errors.OpError as error:

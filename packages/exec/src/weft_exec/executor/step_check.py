@@ -60,6 +60,6 @@ def raise_if_ended() -> None:
         running.check()
 
 
-def deadline_error(where: str) -> errors.DeadlineExceededError:
+def deadline_error(position: str) -> errors.DeadlineExceededError:
     """Return the error for a step that has exceeded its timeout."""
-    return errors.DeadlineExceededError(f"the step exceeded its timeout{where}")
+    return errors.DeadlineExceededError(f"the step exceeded its timeout{position}")

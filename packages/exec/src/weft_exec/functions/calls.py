@@ -196,8 +196,8 @@ def _name_call(error: errors.OpError, call: str) -> None:
         details["last_call"] = f"{call}/{error.node}" if error.node else call
         error.node = details["last_call"]
     else:
-        between = "/" if details["calls"] == 2 else "/.../"
-        error.node = f"{call}{between}{details['last_call']}"
+        separator = "/" if details["calls"] == 2 else "/.../"
+        error.node = f"{call}{separator}{details['last_call']}"
 
 
 def _control_flow_error(

@@ -107,9 +107,9 @@ class GpuAllocator:
     def trim(self) -> int:
         """Return unused blocks to the system, and return their number of bytes."""
         with self._cupy.cuda.Device(self._index):
-            before = self._pool.total_bytes()
+            bytes_before = self._pool.total_bytes()
             self._pool.free_all_blocks()
-            return int(before - self._pool.total_bytes())
+            return int(bytes_before - self._pool.total_bytes())
 
     def _observe(self) -> int:
         with self._cupy.cuda.Device(self._index):

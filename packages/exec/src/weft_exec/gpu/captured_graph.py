@@ -53,7 +53,7 @@ class CapturedGraph:
         self,
         device: BaseGpuDevice,
         line: Segment,
-        comes: InputSources,
+        input_sources: InputSources,
         results: Sequence[int],
         slots: Slots,
     ) -> None:
@@ -66,38 +66,42 @@ class CapturedGraph:
         self._fixed: dict[int, Any] = {}
         self._inputs: dict[int, Any] = {}
         self._snapshots: dict[int, CapturedVariable] = {}
-        self._dead = set(comes.dead)
+        self._dead = set(input_sources.dead)
         with capture.capture_context():
-            graph_slots = self._places(line, slots, comes)
-            self._results = self._capture_results(line, graph_slots, results, comes.multiplies)
+            graph_slots = self._places(line, slots, input_sources)
+            self._results = self._capture_results(
+                line, graph_slots, results, input_sources.multiplies
+            )
 
     # ------------------------------------------------------------------ capturing
 
-    def _places(self, line: Segment, slots: Slots, comes: InputSources) -> Slots:
+    def _places(self, line: Segment, slots: Slots, input_sources: InputSources) -> Slots:
         """Return the slots with which the instructions are captured."""
         graph_slots = list(slots)
         bound = [getattr(function, "__self__", None) for function, *_ in line.instructions]
-        for state in filter(None, map(variable_state, [*bound, *(slots[s] for s in comes.taken)])):
+        for state in filter(
+            None, map(variable_state, [*bound, *(slots[s] for s in input_sources.taken)])
+        ):
             self._shadow(state)
-        for slot in comes.taken:
-            graph_slots[slot] = self._place(slot, slots[slot], comes)
+        for slot in input_sources.taken:
+            graph_slots[slot] = self._place(slot, slots[slot], input_sources)
         return graph_slots
 
-    def _place(self, slot: int, value: Any, comes: InputSources) -> Any:
+    def _place(self, slot: int, value: Any, input_sources: InputSources) -> Any:
         """Return the value that replaces another one during the capture."""
         device, state = self._device, variable_state(value)
         if state is not None:
             self._objects[slot] = value
             shadow = self._shadow(state)
             return shadow if state is value else make_handle_to(value, shadow)
-        if not device.is_own(value) and slot not in comes.varying:
+        if not device.is_own(value) and slot not in input_sources.varying:
             self._host[slot] = value
             return value
         snapshot_of = self._find_mirror(value) if device.is_own(value) else None
         if snapshot_of is not None:  # an earlier read that is still the value
             self._snapshots[slot] = snapshot_of
             return snapshot_of.read()
-        if slot in comes.fixed:
+        if slot in input_sources.fixed:
             self._fixed[slot] = value
             return value
         self._inputs[slot] = buffer = device.xp.empty(value.shape, value.dtype)
@@ -253,8 +257,8 @@ class CapturedGraph:
 
     def _restore_slots(self, slots: Slots, forgotten: Mapping[int, weakref.ref[Any]]) -> None:
         """Undo `_forget`; values without other owners are restored from copies."""
-        for slot, held in forgotten.items():
-            value = held()
+        for slot, reference in forgotten.items():
+            value = reference()
             if value is None and slot in self._inputs:
                 value = self._inputs[slot].copy()
             slots[slot] = self._snapshots[slot].of.read() if value is None else value
@@ -291,5 +295,5 @@ def is_equal(value: Any, known_value: Any) -> bool:
     """Return True if two host values have the same type, shape and bits."""
     if not is_of_host(value) or not is_of_host(known_value):
         return value is known_value
-    same = value.dtype == known_value.dtype and value.shape == known_value.shape
-    return bool(same and value.tobytes() == known_value.tobytes())
+    is_same_array = value.dtype == known_value.dtype and value.shape == known_value.shape
+    return bool(is_same_array and value.tobytes() == known_value.tobytes())

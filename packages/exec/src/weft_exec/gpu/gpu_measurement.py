@@ -33,7 +33,7 @@ def fastest_times(device: BaseGpuDevice, launches: Sequence[Callable[[], Any]]) 
     """
     if not launches:
         return []
-    cuda, least = device.xp.cuda, [float("inf")] * len(launches)
+    cuda, best = device.xp.cuda, [float("inf")] * len(launches)
     start_seconds = time.perf_counter()
     for run in range(_MOST_RUNS):
         if run >= _RUNS and time.perf_counter() - start_seconds > _SECONDS:
@@ -48,8 +48,8 @@ def fastest_times(device: BaseGpuDevice, launches: Sequence[Callable[[], Any]]) 
             milliseconds = (
                 cuda.get_elapsed_time(events[launch_index], events[launch_index + 1]) * 1e-3
             )
-            least[launch_index] = min(least[launch_index], milliseconds)
-    return least
+            best[launch_index] = min(best[launch_index], milliseconds)
+    return best
 
 
 def roofline(device: BaseGpuDevice) -> Roofline:
@@ -96,8 +96,8 @@ class GpuMarks:
         cuda = self._device.xp.cuda
         with self._device.active():
             self._events[-1].synchronize()
-            before, last = clock(), cuda.Event()
+            first_reading, last = clock(), cuda.Event()
             last.record()
             last.synchronize()
-            now = (before + clock()) // 2
+            now = (first_reading + clock()) // 2
             return [now - round(cuda.get_elapsed_time(event, last) * 1e6) for event in self._events]

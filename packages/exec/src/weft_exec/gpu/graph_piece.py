@@ -133,10 +133,10 @@ class GraphPiece:
             if not is_repeated or self._tries > TRIES:
                 return None
             try:
-                comes = InputSources(
+                input_sources = InputSources(
                     self._taken, fixed, self._varying, self._dead, self._multiplies
                 )
-                graph = CapturedGraph(self._device, self._line, comes, self._results, slots)
+                graph = CapturedGraph(self._device, self._line, input_sources, self._results, slots)
             except NotCaptured as why:
                 self._last = ()
                 position, words = self._ats[why.at or 0], str(why)
@@ -161,9 +161,12 @@ class GraphPiece:
 
         These are copied before each launch. All other host values are part of a graph's conditions.
         """
-        before, self._host = self._host, {s: slots[s] for s in self._taken if is_of_host(slots[s])}
+        previous_host, self._host = (
+            self._host,
+            {s: slots[s] for s in self._taken if is_of_host(slots[s])},
+        )
         for slot, value in self._host.items():
-            known_value = before.get(slot)
+            known_value = previous_host.get(slot)
             if known_value is None or slot in self._known or not _is_bringable(value):
                 continue
             if not is_equal(value, known_value):
@@ -172,8 +175,8 @@ class GraphPiece:
 
     def _is_same_array(self, slot: int, value: Any) -> bool:
         """Return True if an array is the same one as in the previous call."""
-        before = self._arrays.get(slot)
-        return before is not None and before() is value
+        reference = self._arrays.get(slot)
+        return reference is not None and reference() is value
 
 
 class _ShapeOnly(NamedTuple):

@@ -190,10 +190,10 @@ class Gpu:
         staged = self._pinned(contiguous.shape, contiguous.dtype)
         with self.active(self.copy_out):
             contiguous.get(stream=self.copy_out, out=staged, blocking=False)
-            over = self.copy_out.record(self._event(blocking=True))
+            copied = self.copy_out.record(self._event(blocking=True))
 
         def finish() -> Any:
-            over.synchronize()  # until then, `contiguous` prevents in-place changes of the array
+            copied.synchronize()  # until then, `contiguous` prevents in-place changes of the array
             # Pinned memory is scarce, so fetches receive a copy.
             return np.array(staged)[()] if contiguous.shape == () else np.array(staged)
 

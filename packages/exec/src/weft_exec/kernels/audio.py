@@ -53,11 +53,11 @@ def _bands(bins: int, rate: float, low: float, high: float, count: int) -> Array
     # The first bin has no frequency of its own.
     numbers = np.arange(int(1.5 + low / width), min(int(high / width), bins - 1) + 1)
     mels = _mel(numbers * width)
-    below = np.clip(np.searchsorted(middles[1:], mels), 0, count)
-    share = (middles[below + 1] - mels) / (middles[below + 1] - middles[below])
+    band = np.clip(np.searchsorted(middles[1:], mels), 0, count)
+    share = (middles[band + 1] - mels) / (middles[band + 1] - middles[band])
     result = np.zeros((bins, count + 2))  # with margins below the first band and above the last
-    result[numbers, below] = share
-    result[numbers, below + 1] = 1 - share
+    result[numbers, band] = share
+    result[numbers, band + 1] = 1 - share
     return result[:, 1:-1]
 
 

@@ -126,9 +126,9 @@ def _reorder_gates(xp: Any, columns: Array, order: str) -> Array:
     width = columns.shape[-1] // 4
     result = xp.empty(columns.shape, columns.dtype)
     minus = columns.dtype.type(-1)
-    for to, gate in enumerate("ifoc"):
+    for target, gate in enumerate("ifoc"):
         index = order.index(gate) * width
-        part = result[..., to * width : (to + 1) * width]
+        part = result[..., target * width : (target + 1) * width]
         if gate == "c":
             part[...] = columns[..., index : index + width]
         else:
@@ -226,16 +226,16 @@ class _Backward:
     """
 
     def __init__(
-        self, xp: Any, order: str, values: Any, before: Array, peepholes: Sequence[Array]
+        self, xp: Any, order: str, values: Any, previous_cell: Array, peepholes: Sequence[Array]
     ) -> None:
         i, cs, f, o, ci, co = values
         self.xp, self.order, self.peepholes = xp, order, peepholes
-        self.values, self.before = values, before
+        self.values, self.before = values, previous_cell
         one = xp.ones((), cs.dtype)
         slopes = {
             "i": i * (one - i) * ci,
             "c": (one - ci * ci) * i,
-            "f": f * (one - f) * before,
+            "f": f * (one - f) * previous_cell,
         }
         self._to_gates = xp.stack([slopes[gate] for gate in order[:3]], 2)
         self._to_o = o * (one - o) * co
@@ -250,16 +250,16 @@ class _Backward:
         """Run all steps, last to first."""
         xp, cs, h, gates = self.xp, self.cs, self.h, self.gates
         add, multiply, f = xp.add, xp.multiply, self.values[2]
-        through = xp.empty(cs.shape, cs.dtype)
+        cell_gradient = xp.empty(cs.shape, cs.dtype)
         transposed = None if weights is None else weights.T
         rows = gates.reshape(*gates.shape[:2], 4 * gates.shape[3])
         for index in reversed(range(len(gates))):
             add(h, h_grad[index], out=h)
             to_o = gates[index, :, 3]
             multiply(h, self._to_o[index], out=to_o)
-            multiply(h, self._to_cell[index], out=through)
+            multiply(h, self._to_cell[index], out=cell_gradient)
             add(cs, cs_grad[index], out=cs)
-            add(cs, through, out=cs)
+            add(cs, cell_gradient, out=cs)
             if self.peepholes:
                 cs += to_o * self.peepholes[2]
             multiply(self._to_gates[index], cs[:, None], out=gates[index, :, :3])
@@ -300,10 +300,10 @@ def _lstm_cell_grad(node: Node, device: Device) -> KernelFunction:
         _require(_has_lstm_shapes(x[None], cs, h, w, vectors), node, array)
         _check_values(node, array, 8, h.shape)
         *values, cs_grad, h_grad = [value[None] for value in _widen_inputs(array[8:], narrow)]
-        back = _Backward(xp, order, values, cs[None], vectors[:3] if peephole else ())
-        back.run(cs_grad, h_grad, None)
-        gates = back.gates.reshape(h.shape[0], 4 * h.shape[1])
-        return _narrow_outputs([back.cs, gates, *back.peephole_gradients()], node)
+        backward = _Backward(xp, order, values, cs[None], vectors[:3] if peephole else ())
+        backward.run(cs_grad, h_grad, None)
+        gates = backward.gates.reshape(h.shape[0], 4 * h.shape[1])
+        return _narrow_outputs([backward.cs, gates, *backward.peephole_gradients()], node)
 
     return run
 
@@ -321,11 +321,11 @@ def _lstm_grad(node: Node, device: Device) -> KernelFunction:
         count = _number_of_steps(node, array[0], num_steps)
         cut = _widen_inputs([value[:count] for value in array[9:]], narrow)
         *values, hidden, cs_grad, h_grad = cut
-        back = _Backward(
+        backward = _Backward(
             xp, order, values, _previous_states(xp, cs, values[1]), vectors[:3] if peephole else ()
         )
-        back.run(cs_grad, h_grad, w[depth:])
-        rows = back.gates.reshape(count * batch, 4 * width)
+        backward.run(cs_grad, h_grad, w[depth:])
+        rows = backward.gates.reshape(count * batch, 4 * width)
         x_grad = new_array(device, x.shape, x.dtype)
         xp.matmul(rows, w[:depth].T, out=x_grad[:count].reshape(count * batch, depth))
         x_grad[count:] = 0
@@ -333,8 +333,8 @@ def _lstm_grad(node: Node, device: Device) -> KernelFunction:
         xp.matmul(x[:count].reshape(count * batch, depth).T, rows, out=w_grad[:depth])
         states = _previous_states(xp, h, hidden).reshape(count * batch, width)
         xp.matmul(states.T, rows, out=w_grad[depth:])
-        by_vectors = [*back.peephole_gradients(), rows.sum(0)]
-        return _narrow_outputs([x_grad, back.cs, back.h, w_grad, *by_vectors], node)
+        by_vectors = [*backward.peephole_gradients(), rows.sum(0)]
+        return _narrow_outputs([x_grad, backward.cs, backward.h, w_grad, *by_vectors], node)
 
     return run
 
@@ -372,12 +372,12 @@ def _gru(node: Node, device: Device) -> KernelFunction:
         x, h, w_ru, w_c, b_ru, b_c = values = _widen_inputs(array, narrow)
         _require(_has_gru_shapes(*values), node, array)
         depth, width = x.shape[1], h.shape[1]
-        both = xp.concatenate([x, h], 1)
-        gates = xp.matmul(both, w_ru)
+        joined = xp.concatenate([x, h], 1)
+        gates = xp.matmul(joined, w_ru)
         gates = _sigmoid(xp, xp.add(gates, b_ru, out=gates))
         r, u = gates[:, :width].copy(), gates[:, width:].copy()
-        xp.multiply(h, r, out=both[:, depth:])
-        c = xp.matmul(both, w_c)
+        xp.multiply(h, r, out=joined[:, depth:])
+        c = xp.matmul(joined, w_c)
         c = xp.tanh(xp.add(c, b_c, out=c), out=c)
         new = h - c
         xp.multiply(new, u, out=new)

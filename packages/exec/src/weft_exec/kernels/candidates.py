@@ -212,8 +212,8 @@ def _make_all(node: Node, device: Device) -> KernelFunction:
 
     def run(true_classes: Any) -> Any:
         _check_columns(node.type, true_classes, columns)
-        ones = np.ones(true_classes.shape, np.float32)
-        return np.arange(count, dtype=np.int64), ones, np.ones(count, np.float32)
+        expected_counts = np.ones(true_classes.shape, np.float32)
+        return np.arange(count, dtype=np.int64), expected_counts, np.ones(count, np.float32)
 
     return run
 

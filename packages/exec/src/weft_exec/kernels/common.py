@@ -56,18 +56,18 @@ def copy_to_pool(value: Any, device: Device) -> Any:
 def broadcast_shape(a: Any, b: Any) -> tuple[int, ...]:
     """Return the shape to which two shapes broadcast; raise ValueError if they do not."""
     shape: tuple[int, ...] = a.shape
-    other: tuple[int, ...] = b.shape
-    if shape == other or not other:
+    other_shape: tuple[int, ...] = b.shape
+    if shape == other_shape or not other_shape:
         return shape
-    if len(shape) < len(other):
-        shape, other = other, shape
-    lead = len(shape) - len(other)
-    if shape[lead:] == other:
+    if len(shape) < len(other_shape):
+        shape, other_shape = other_shape, shape
+    lead = len(shape) - len(other_shape)
+    if shape[lead:] == other_shape:
         return shape
     joined = list(shape[:lead])
-    for n, m in zip(shape[lead:], other, strict=True):
+    for n, m in zip(shape[lead:], other_shape, strict=True):
         if n != m and n != 1 and m != 1:
-            return np.broadcast_shapes(shape, other)  # its error names the shapes
+            return np.broadcast_shapes(shape, other_shape)  # its error names the shapes
         joined.append(m if n == 1 else n)
     return tuple(joined)
 

@@ -46,8 +46,8 @@ def _select(node: Node, device: Device) -> KernelFunction:
 @kernel("SelectV2", device=ARRAY_DEVICE, alias=True)
 def _select_v2(node: Node, device: Device) -> KernelFunction:
     if device.xp is not np:
-        where: KernelFunction = device.xp.where
-        return where
+        select: KernelFunction = device.xp.where
+        return select
 
     def run(condition: Any, t: Any, e: Any) -> Any:
         if condition.size == 1 and t.shape == e.shape and condition.ndim <= t.ndim:

@@ -175,8 +175,8 @@ class _Sizes:
             steps.append(steps[-1] * size)
         item, *inner, image = steps
         inner.reverse()
-        strides = [step * by for step, by in zip(inner, conv.strides, strict=True)]
-        taps = [step * by for step, by in zip(inner, conv.dilations, strict=True)]
+        strides = [step * stride for step, stride in zip(inner, conv.strides, strict=True)]
+        taps = [step * dilation for step, dilation in zip(inner, conv.dilations, strict=True)]
         return (*self.result[:-1], *filters[:-1]), (image, *strides, *taps, item)
 
 

@@ -182,10 +182,10 @@ class _Lattice:
             alpha[0, :, 2:4] = emitted[0, :, :2]
         paths = np.empty((batch, states))
         for t in range(1, times):
-            before = alpha[t - 1]
-            np.add(before[:, :-2], self.skip, out=paths)
-            np.logaddexp(paths, before[:, 1:-1], out=paths)
-            np.logaddexp(paths, self._stay_paths(before[:, 2:]), out=paths)
+            previous = alpha[t - 1]
+            np.add(previous[:, :-2], self.skip, out=paths)
+            np.logaddexp(paths, previous[:, 1:-1], out=paths)
+            np.logaddexp(paths, self._stay_paths(previous[:, 2:]), out=paths)
             np.add(paths, emitted[t], out=alpha[t, :, 2:])
         return alpha[:, :, 2:]
 
@@ -206,9 +206,9 @@ class _Lattice:
             np.add(paths, emitted[t], out=following[:, :-2])
         return beta
 
-    def _stay_paths(self, before: Array) -> Array:
+    def _stay_paths(self, adjacent: Array) -> Array:
         """Return the log-probabilities of staying in a state, from an adjacent time step."""
-        return before if self.stay is None else np.add(before, self.stay)
+        return adjacent if self.stay is None else np.add(adjacent, self.stay)
 
 
 def _gradient(
@@ -333,14 +333,14 @@ class _Beams:
         child &= is_possible[:, None, :] & (self.last >= 0)[:, None, :]
         blank, label = self._extend_unchanged(log_y, total, child)
         grown = self._grow(labels, scores, total, child)
-        both = np.concatenate([_log_sum(blank, label), grown.reshape(batch, -1)], 1)
-        order = _largest_positions(both, width)
+        candidates = np.concatenate([_log_sum(blank, label), grown.reshape(batch, -1)], 1)
+        order = _largest_positions(candidates, width)
         is_surviving = order < width
         slot = np.where(is_surviving, order, (order - width) // max(labels.shape[1], 1))
         choice = np.where(is_surviving, 0, (order - width) % max(labels.shape[1], 1))
         added = np.take_along_axis(labels, choice, 1) if labels.size else np.full_like(order, -1)
         added = np.where(is_surviving, -1, added)
-        best = np.take_along_axis(both, order, 1)
+        best = np.take_along_axis(candidates, order, 1)
         text = np.take_along_axis(self.own, slot, 1)
         updates = {
             "blank": np.where(is_surviving, np.take_along_axis(blank, slot, 1), -np.inf),
@@ -366,8 +366,8 @@ class _Beams:
     def _grow(self, labels: Array, scores: Array, total: Array, child: Array) -> Array:
         """Return the prefixes extended by each label, except those that are already in the beam."""
         is_repeat = labels[:, None, :] == self.last[:, :, None]
-        before = np.where(is_repeat, self.blank[:, :, None], total[:, :, None])
-        grown = before + scores[:, None, :]
+        stem = np.where(is_repeat, self.blank[:, :, None], total[:, :, None])
+        grown = stem + scores[:, None, :]
         row, origin, label_index = np.nonzero(child)
         hit = labels[row] == self.last[row, label_index][:, None]
         result, column = np.nonzero(hit)
@@ -443,8 +443,8 @@ def _beam_search(node: Node, device: Device) -> KernelFunction:
 def _repeated_labels(array: Array, is_label: Array) -> Array:
     """Return a mask of labels that equal the previous label of their path."""
     times = np.where(is_label, np.arange(array.shape[2]), -1)
-    before = np.maximum.accumulate(times, 2)[:, :, :-1]
-    earlier = np.take_along_axis(array, np.maximum(before, 0), 2)
+    last_label = np.maximum.accumulate(times, 2)[:, :, :-1]
+    earlier = np.take_along_axis(array, np.maximum(last_label, 0), 2)
     result = np.zeros(array.shape, np.bool_)
-    result[:, :, 1:] = (before >= 0) & (earlier == array[:, :, 1:])
+    result[:, :, 1:] = (last_label >= 0) & (earlier == array[:, :, 1:])
     return result & is_label

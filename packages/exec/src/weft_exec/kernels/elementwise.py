@@ -52,9 +52,9 @@ def derive_kernel(definition: Definition) -> KernelFactory:
     return make
 
 
-def _factory(definition: Definition, expression: Scalar, like: Node) -> KernelFactory:
-    """Return a kernel factory for nodes with the same op and element types as `like`."""
-    parts, count = scalar.applications(expression), len(like.inputs)
+def _factory(definition: Definition, expression: Scalar, template: Node) -> KernelFactory:
+    """Return a kernel factory for nodes with the same op and element types as `template`."""
+    parts, count = scalar.applications(expression), len(template.inputs)
     used = scalar.inputs_of(expression)
     one_shape = definition.one_shape
     if not used or (not parts and count > 1):
@@ -64,7 +64,7 @@ def _factory(definition: Definition, expression: Scalar, like: Node) -> KernelFa
         return lambda node, device: function
     single = None
     if len(parts) == 1 and len(used) == count and not one_shape:
-        single = _single(parts[0], like.type)
+        single = _single(parts[0], template.type)
     return single or (
         lambda node, device: _Chain(node, device, parts, one_shape=one_shape).function()
     )
@@ -210,8 +210,8 @@ class _Chain:
         def run(*inputs: Any) -> Any:
             first = inputs[0]
             shape = first.shape
-            for other in inputs[1:]:
-                if other.shape != shape:
+            for operand in inputs[1:]:
+                if operand.shape != shape:
                     return broadcast(inputs)
             if not shape:
                 return _run_steps(of_scalars, [*inputs, *numbers])
@@ -293,7 +293,7 @@ def _number_values(
         number_of[id(part)] = inputs + len(numbers)
         numbers.append(value)
 
-    left: list[Scalar] = []
+    computed_parts: list[Scalar] = []
     masks = _masks(parts)
     for part in parts:
         for arg in part.args:
@@ -301,15 +301,20 @@ def _number_values(
                 number_of[id(arg)] = arg.value
             elif not arg.args and id(arg) not in number_of:
                 number(arg, leaf(arg, node))
-        given = [number_of.get(id(arg), -1) - inputs for arg in part.args]
-        if min(given) >= 0:
-            number(part, computation(part, node.type).array(*[numbers[index] for index in given]))
+        constant_indices = [number_of.get(id(arg), -1) - inputs for arg in part.args]
+        if min(constant_indices) >= 0:
+            number(
+                part,
+                computation(part, node.type).array(*[numbers[index] for index in constant_indices]),
+            )
         elif id(part) not in masks:
-            left.append(part)
-    for index, part in enumerate(left):
+            computed_parts.append(part)
+    for index, part in enumerate(computed_parts):
         number_of[id(part)] = inputs + len(numbers) + index
-    operands = [[number_of[id(masks.get(id(arg), arg))] for arg in part.args] for part in left]
-    return operands, numbers, left
+    operands = [
+        [number_of[id(masks.get(id(arg), arg))] for arg in part.args] for part in computed_parts
+    ]
+    return operands, numbers, computed_parts
 
 
 def _masks(parts: list[Scalar]) -> dict[int, Scalar]:

@@ -70,8 +70,8 @@ def _register_fitted(op: str, rank: int | None) -> None:
         function = _FUNCTIONS[op.removesuffix("2D").removesuffix("3D").removesuffix("ND")]
         halves = op.startswith("RFFT"), op.startswith("IRFFT")
 
-        def run(x: Any, lengths: Any, given: Any = None) -> Any:
-            axes = _axes(x, lengths, rank, given)
+        def run(x: Any, lengths: Any, axes_input: Any = None) -> Any:
+            axes = _axes(x, lengths, rank, axes_input)
             sizes = [int(n) for n in lengths]
             x = _crop_input(x, axes, sizes, halves[1])
             shape = list(x.shape)

@@ -140,13 +140,13 @@ def _max_gradient(node: Node, device: Device) -> KernelFunction:
             )
         _require(op, x.shape, grad, rows, columns)
         _require(op, x.shape, y, rows, columns)
-        result, left = np.zeros(x.shape, grad.dtype), np.ones(y.shape, np.bool_)
+        result, unmatched = np.zeros(x.shape, grad.dtype), np.ones(y.shape, np.bool_)
         interval = slice(None)
         for (down, right), (at_row, at_column) in _positions(rows, columns, overlapping):
             outs, ins = (interval, down, right), (interval, at_row, at_column)
-            hit = left[outs] & (x[ins] == y[outs])
+            hit = unmatched[outs] & (x[ins] == y[outs])
             result[ins] += np.where(hit, grad[outs], grad.dtype.type(0))
-            left[outs] &= ~hit
+            unmatched[outs] &= ~hit
         return result
 
     return run

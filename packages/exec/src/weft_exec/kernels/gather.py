@@ -88,10 +88,10 @@ def _gather_v2(node: Node, device: Device) -> KernelFunction:
         return run_static
 
     def run(params: Any, indices: Any, axis: Any) -> Any:
-        along = normal_axis(axis.item(), params.ndim)
+        axis_index = normal_axis(axis.item(), params.ndim)
         if not batch:
-            return take(params, indices, along, device)
-        return _take_batched(params, indices, along, batch, device)
+            return take(params, indices, axis_index, device)
+        return _take_batched(params, indices, axis_index, batch, device)
 
     return run
 
@@ -317,24 +317,28 @@ def _one_hot(node: Node, device: Device) -> KernelFunction:
     xp, axis = device.xp, node.attrs["axis"]
     dtype = node.outputs[0].dtype.numpy
 
-    def run(indices: Any, depth: Any, on: Any, off: Any) -> Any:
+    def run(indices: Any, depth: Any, on_value: Any, off_value: Any) -> Any:
         size = int(depth)
         if size < 0:
             raise errors.InvalidArgumentError(f"depth must be at least 0, got {size}")
         index = normal_axis(axis, indices.ndim + 1)
         if xp is not np:  # places that are few would have to be waited for
             classes = xp.arange(size).reshape(-1, *(1,) * (indices.ndim - index))
-            return xp.where(xp.expand_dims(indices, index) == classes, on, off)
+            return xp.where(xp.expand_dims(indices, index) == classes, on_value, off_value)
         shape = indices.shape
-        result = np.asarray(fill_tensor(device, (*shape[:index], size, *shape[index:]), off, dtype))
-        before, after = 1, 1
+        result = np.asarray(
+            fill_tensor(device, (*shape[:index], size, *shape[index:]), off_value, dtype)
+        )
+        num_leading, num_trailing = 1, 1
         for n in shape[:index]:
-            before *= n
+            num_leading *= n
         for n in shape[index:]:
-            after *= n
-        table = np.asarray(indices).reshape(before, after)
+            num_trailing *= n
+        table = np.asarray(indices).reshape(num_leading, num_trailing)
         i, j = np.nonzero((table >= 0) & (table < size))
-        result.reshape(before, size, after)[i, table[i, j], j] = on[()] if on.ndim == 0 else on
+        result.reshape(num_leading, size, num_trailing)[i, table[i, j], j] = (
+            on_value[()] if on_value.ndim == 0 else on_value
+        )
         return result
 
     return run

@@ -26,9 +26,9 @@ def _word(text: bytes, index: int) -> int:
     return int.from_bytes(text[index : index + 8], "little")
 
 
-def _rotate(value: int, by: int) -> int:
+def _rotate(value: int, count: int) -> int:
     value &= _MASK
-    return ((value >> by) | (value << (64 - by))) & _MASK
+    return ((value >> count) | (value << (64 - count))) & _MASK
 
 
 def _shift_mix(value: int) -> int:

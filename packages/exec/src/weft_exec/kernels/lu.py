@@ -65,7 +65,7 @@ def _eliminate(a: Array, rows: Array, column: int, last: int) -> None:
     diagonal = a[:, column, column]
     if not diagonal.all():
         raise errors.InvalidArgumentError("a matrix is singular: it is not invertible")
-    below = a[:, column + 1 :, column]
-    below /= diagonal[:, None]
+    factors = a[:, column + 1 :, column]
+    factors /= diagonal[:, None]
     right = slice(column + 1, last)
-    a[:, column + 1 :, right] -= below[:, :, None] * a[:, column, None, right]
+    a[:, column + 1 :, right] -= factors[:, :, None] * a[:, column, None, right]

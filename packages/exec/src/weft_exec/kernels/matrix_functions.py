@@ -82,11 +82,11 @@ def _apply_to_eigenvalues(
     vectors[~usable] = np.eye(a.shape[-1])
     real = real @ np.linalg.inv(vectors)
     size = np.abs(a).max((-1, -2), keepdims=True)
-    off = np.abs(undo(real) - a) > 1e-6 * size
+    is_inaccurate = np.abs(undo(real) - a) > 1e-6 * size
     if a.dtype.kind != "c":
-        off |= np.abs(real.imag) > 1e-8 * np.abs(real).max((-1, -2), keepdims=True)
+        is_inaccurate |= np.abs(real.imag) > 1e-8 * np.abs(real).max((-1, -2), keepdims=True)
         real = real.real
-    return np.where(off.any((-1, -2), keepdims=True), np.nan, real)
+    return np.where(is_inaccurate.any((-1, -2), keepdims=True), np.nan, real)
 
 
 # ------------------------------------------------------------------------- square roots

@@ -24,7 +24,7 @@ _contexts = _Contexts()
 
 def call_quietly(function: Callable[..., Any], *args: Any) -> Any:
     """Call `function(*args)` with floating-point errors ignored; such calls may nest."""
-    return call_unary_quietly(lambda given: function(*given), args)
+    return call_unary_quietly(lambda arguments: function(*arguments), args)
 
 
 def call_unary_quietly(function: Callable[[Any], Any], value: Any) -> Any:

@@ -84,14 +84,14 @@ def _reverse_v2(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-def _reverse_rows(xp: Any, x: Any, lengths: Any, batch: int, along: int) -> Any:
+def _reverse_rows(xp: Any, x: Any, lengths: Any, batch: int, axis: int) -> Any:
     """Reverse, in each row, the elements before the row's length, for all rows in one launch."""
-    rows = xp.moveaxis(x, (batch, along), (0, 1))
-    index = xp.arange(x.shape[along])[None, :]
+    rows = xp.moveaxis(x, (batch, axis), (0, 1))
+    index = xp.arange(x.shape[axis])[None, :]
     ends = lengths.astype(np.int64)[:, None]
     source = xp.where(index < ends, ends - 1 - index, index)
     row = rows[xp.arange(x.shape[batch])[:, None], source]
-    return xp.ascontiguousarray(xp.moveaxis(row, (0, 1), (batch, along)))
+    return xp.ascontiguousarray(xp.moveaxis(row, (0, 1), (batch, axis)))
 
 
 def _sources(lengths: Any, size: int, by_row: bool) -> Any:

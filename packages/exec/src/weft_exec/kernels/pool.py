@@ -150,7 +150,7 @@ def fold_windows(fit: PoolGeometry, x: Array, function: Callable[..., Any]) -> A
 def _fold_axis(fit: PoolGeometry, x: Array, axis: int, function: Callable[..., Any]) -> Array:
     pool = fit.pool
     size, stride = x.shape[axis], pool.strides[axis]
-    before, count = fit.before[axis], fit.counts[axis]
+    leading, count = fit.before[axis], fit.counts[axis]
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
     result = new_array(pool.device, shape, x.dtype)
     run = prod(x.shape[axis + 1 :])
@@ -167,10 +167,10 @@ def _fold_axis(fit: PoolGeometry, x: Array, axis: int, function: Callable[..., A
             out[rows] = matches[:, :count]
         return result
     lead = (slice(None),) * axis
-    tap_ranges = [tap_slices(tap, size, stride, before, count) for tap in range(pool.ksize[axis])]
+    tap_ranges = [tap_slices(tap, size, stride, leading, count) for tap in range(pool.ksize[axis])]
     full_windows = [ins for outs, ins in tap_ranges if outs == slice(0, count)]
     partial = [(outs, ins) for outs, ins in tap_ranges if outs != slice(0, count)]
-    # The tap at `before` is inside the input for every window, so `whole` is never empty.
+    # The tap at `leading` is inside the input for every window, so `whole` is never empty.
     if len(full_windows) == 1:
         np.copyto(result, x[(*lead, full_windows[0])])
     else:
@@ -334,9 +334,9 @@ def _first_match(
     index.fill(0)
     step = missing.view(np.uint8)
     for outs, ins in fit.places:
-        part, left = misses[outs], missing[outs]
+        part, unmatched = misses[outs], missing[outs]
         differ(x[ins], y[outs], out=part)
-        np.logical_and(left, part, out=left)
+        np.logical_and(unmatched, part, out=unmatched)
         np.add(index, step, out=index)
     return index, missing
 

@@ -104,15 +104,15 @@ def _conversion(source: DType, target: DType) -> Function:
         return lambda x, out=None: np.not_equal(x, 0, out=out)
     drops = source.is_complex and not target.is_complex
     # NumPy and ml_dtypes do not convert every pair directly; these types hold all values of either.
-    between: Any = np.float32 if drops and target is dtypes.bfloat16 else None
+    intermediate: Any = np.float32 if drops and target is dtypes.bfloat16 else None
     if target.is_small and (source.is_small or drops):
-        between = np.int8 if source.is_integer and target.is_integer else np.float32
+        intermediate = np.int8 if source.is_integer and target.is_integer else np.float32
 
     def convert(x: Any, out: Array | None = None) -> Any:
         if drops:
             x = x.real
-        if between is not None:
-            x = x.astype(between)
+        if intermediate is not None:
+            x = x.astype(intermediate)
         if out is None:
             return x.astype(dtype)
         np.copyto(out, x, casting="unsafe")

@@ -74,5 +74,5 @@ def _nested(array: Array, ends: int, depth: int) -> str:
         list(range(count)) if is_complete else [*range(ends), -1, *range(count - ends, count)]
     )
     parts = ["..." if i < 0 else _nested(array[i, ...], ends, depth + 1) for i in positions]
-    between = " " if array.ndim == 1 else "\n" * (array.ndim - 1) + " " * depth
-    return f"[{between.join(parts)}]"
+    separator = " " if array.ndim == 1 else "\n" * (array.ndim - 1) + " " * depth
+    return f"[{separator.join(parts)}]"

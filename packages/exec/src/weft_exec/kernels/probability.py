@@ -90,7 +90,7 @@ def _fraction(a: Array, b: Array, x: Array) -> Any:
     c, d = np.ones_like(x), 1 / _safe(1 - (a + b) * x / (a + 1))
     total = d.copy()
     result = np.empty_like(x)
-    where = np.arange(x.size)
+    positions = np.arange(x.size)
     for m in range(1, 5000):
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
         d, c = 1 / _safe(1 + even * d), _safe(1 + even / c)
@@ -100,14 +100,16 @@ def _fraction(a: Array, b: Array, x: Array) -> Any:
         change = d * c
         total = total * change
         is_active = np.abs(change - 1) > 5e-16  # two units in the last place
-        left = np.count_nonzero(is_active)
-        if not left:
+        num_active = np.count_nonzero(is_active)
+        if not num_active:
             break
         # Most converge within ten steps, a few need hundreds: drop elements that have converged.
-        if 2 * left <= is_active.size:
-            result[where] = total
-            a, b, x, c, d, total, where = (v[is_active] for v in (a, b, x, c, d, total, where))
-    result[where] = total
+        if 2 * num_active <= is_active.size:
+            result[positions] = total
+            a, b, x, c, d, total, positions = (
+                v[is_active] for v in (a, b, x, c, d, total, positions)
+            )
+    result[positions] = total
     return result
 
 
@@ -142,18 +144,18 @@ def _beta(a: Array, b: Array, x: Array) -> Any:
     larger, smaller = np.maximum(a, b), np.minimum(a, b)
     result = np.empty_like(x)
     moderate = larger < LARGE
-    both = ~moderate & (smaller >= 1e3)
-    for selected, function in ((moderate, _moderate), (both, _beta_both_large)):
+    both_large = ~moderate & (smaller >= 1e3)
+    for selected, function in ((moderate, _moderate), (both_large, _beta_both_large)):
         if selected.any():
             result[selected] = function(a[selected], b[selected], x[selected])
-    is_swapped = ~moderate & ~both & (b >= a)
+    is_swapped = ~moderate & ~both_large & (b >= a)
     if is_swapped.any():
         a_subset, b_subset, index = a[is_swapped], b[is_swapped], x[is_swapped]
         result[is_swapped] = igamma(a_subset, -(b_subset + (a_subset - 1) / 2) * np.log1p(-index))
-    other = ~moderate & ~both & (b < a)
-    if other.any():
-        a_subset, b_subset, index = b[other], a[other], x[other]
-        result[other] = igammac(a_subset, -(b_subset + (a_subset - 1) / 2) * np.log(index))
+    remaining = ~moderate & ~both_large & (b < a)
+    if remaining.any():
+        a_subset, b_subset, index = b[remaining], a[remaining], x[remaining]
+        result[remaining] = igammac(a_subset, -(b_subset + (a_subset - 1) / 2) * np.log(index))
     return result
 
 

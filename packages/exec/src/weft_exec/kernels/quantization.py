@@ -96,9 +96,9 @@ def _nudge(xp: Any, node: Node, low: Any, high: Any) -> _NudgedRange:
     first = F32(1 if node.attrs["narrow_range"] else 0)
     last = F32(2 ** node.attrs["num_bits"] - 1)
     scale = (high - low) / (last - first)
-    one = xp.where(scale == 0, F32(1), scale)
-    zero = round_away(xp, clip(xp, first - low / one, first, last))
-    low, high, inverse = (first - zero) * scale, (last - zero) * scale, F32(1) / one
+    divisor = xp.where(scale == 0, F32(1), scale)
+    zero = round_away(xp, clip(xp, first - low / divisor, first, last))
+    low, high, inverse = (first - zero) * scale, (last - zero) * scale, F32(1) / divisor
     return _NudgedRange(low, high, scale, inverse, xp.floor(-low * inverse + F32(0.5)))
 
 
@@ -226,11 +226,11 @@ def to_integers(xp: Any, x: Any, dtype: DType) -> Any:
     return xp.minimum(xp.fmax(x, low), high).astype(dtype.numpy)
 
 
-def _repeat_number(xp: Any, number: float, like: Any) -> Any:
+def _repeat_number(xp: Any, number: float, block: Any) -> Any:
     """Repeat a number to a block's size: a minimum with a scalar is three times slower."""
-    if xp is not np or not 1 < like.size <= _BLOCK:
+    if xp is not np or not 1 < block.size <= _BLOCK:
         return number
-    return _block_of(number, like.dtype)[: like.size].reshape(like.shape)
+    return _block_of(number, block.dtype)[: block.size].reshape(block.shape)
 
 
 @cache
@@ -357,13 +357,13 @@ def _round_to(
     else:
         minimum, limit = 0.0, 2.0**bits - 1
     minimum, limit = kind(minimum), kind(limit)
-    huge, one = np.finfo(kind).max, kind(1)
+    huge, unit = np.finfo(kind).max, kind(1)
     by_low, by_high = minimum * low > 0, limit * high > 0
-    from_low = xp.where(by_low, minimum / xp.where(by_low, low, one), huge)
-    from_high = xp.where(by_high, limit / xp.where(by_high, high, one), huge)
+    from_low = xp.where(by_low, minimum / xp.where(by_low, low, unit), huge)
+    from_high = xp.where(by_high, limit / xp.where(by_high, high, unit), huge)
     lower = from_low < from_high
     scale = xp.where(lower, from_low, from_high)
-    inverse = xp.where(lower, low / (minimum if minimum else one), high / limit)
+    inverse = xp.where(lower, low / (minimum if minimum else unit), high / limit)
     low, high = xp.where(lower, low, minimum * inverse), xp.where(lower, limit * inverse, high)
     half_up = attrs.get("round_mode") == "HALF_UP"
 

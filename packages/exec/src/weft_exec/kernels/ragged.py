@@ -220,10 +220,10 @@ def _to_tensor(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-def _can_broadcast(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+def _can_broadcast(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
     """Return True if a shape broadcasts to another one."""
-    pairs = zip(reversed(shape), reversed(to), strict=False)
-    return len(shape) <= len(to) and all(own_size in (1, size) for own_size, size in pairs)
+    pairs = zip(reversed(shape), reversed(target), strict=False)
+    return len(shape) <= len(target) and all(own_size in (1, size) for own_size, size in pairs)
 
 
 def _sizes(shape: Any, sizes: list[int], outer: int) -> list[int]:
@@ -232,24 +232,24 @@ def _sizes(shape: Any, sizes: list[int], outer: int) -> list[int]:
     Raises: InvalidArgumentError: the sizes have another rank, or the inner sizes differ from those
       of the values.
     """
-    given = np.asarray(shape)
-    if not given.ndim:
-        if int(given) != -1:
-            raise errors.InvalidArgumentError(f"a shape of rank 0 must be -1, got {int(given)}")
+    requested = np.asarray(shape)
+    if not requested.ndim:
+        if int(requested) != -1:
+            raise errors.InvalidArgumentError(f"a shape of rank 0 must be -1, got {int(requested)}")
         return sizes
-    if given.ndim != 1 or len(given) != len(sizes):
+    if requested.ndim != 1 or len(requested) != len(sizes):
         raise errors.InvalidArgumentError(
-            f"shape must have {len(sizes)} sizes, got {given.tolist()}"
+            f"shape must have {len(sizes)} sizes, got {requested.tolist()}"
         )
-    if (given < -1).any():
-        raise errors.InvalidArgumentError(f"sizes must be at least -1, got {given.tolist()}")
+    if (requested < -1).any():
+        raise errors.InvalidArgumentError(f"sizes must be at least -1, got {requested.tolist()}")
     expected = [
         n if expected < 0 else int(expected)
-        for expected, n in zip(given.tolist(), sizes, strict=True)
+        for expected, n in zip(requested.tolist(), sizes, strict=True)
     ]
     if expected[outer:] != sizes[outer:]:
         raise errors.InvalidArgumentError(
-            f"shape must end with that of inner values, {sizes[outer:]}, got {given.tolist()}"
+            f"shape must end with that of inner values, {sizes[outer:]}, got {requested.tolist()}"
         )
     return expected
 
@@ -395,8 +395,10 @@ def _from_variant(node: Node, device: Device) -> KernelFunction:
                     f"the values must be {dtype}, got {row.values.dtype}"
                 )
         if not variants.ndim:
-            (only,) = rows
-            return _outputs([item.astype(splits_type) for item in only.splits], only.values)
+            (outermost,) = rows
+            return _outputs(
+                [item.astype(splits_type) for item in outermost.splits], outermost.values
+            )
         splits = [_uniform(variants.shape, axis) for axis in range(1, variants.ndim)]
         return *[item.astype(splits_type) for item in splits], *_stack_variants(
             rows, inner, dtype, splits_type

@@ -77,12 +77,12 @@ def run_at(
     executions: Executions | None, tag: int, function: Callable[..., Any], *arguments: Any
 ) -> Any:
     """Return `function(*arguments)`, run with the given step and iteration."""
-    before = current.executions, current.tag
+    saved = current.executions, current.tag
     current.executions, current.tag = executions, tag
     try:
         return function(*arguments)
     finally:
-        current.executions, current.tag = before
+        current.executions, current.tag = saved
 
 
 def run_in_new_step(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -263,7 +263,7 @@ def _recurrent_layer(node: Node, device: Device) -> KernelFunction:
         number = weights.dtype.type(sign)
         lasts = [xp.empty(state.shape, state.dtype) for state in states]
 
-        def go(part: slice) -> None:
+        def run_part(part: slice) -> None:
             order = _Order(xp, part, GATES[kind], backward, lengths, number)
             matrix = weights[part.start] if order.count == 1 else joined(weights)
             of_bias = order.row(bias) if bias.size else None
@@ -277,11 +277,11 @@ def _recurrent_layer(node: Node, device: Device) -> KernelFunction:
 
         parts = _parts(count, width, quantized)
         for part in parts:
-            go(part)
+            run_part(part)
         # A zero between two directions times a non-finite value is not zero.
         if len(parts) < count and not all(bool(xp.isfinite(item).all()) for item in lasts):
             for index in range(count):
-                go(slice(index, index + 1))
+                run_part(slice(index, index + 1))
         return tuple([item.astype(dtype.numpy, copy=False) for item in (output, *lasts)])
 
     return run
@@ -448,12 +448,12 @@ def _masked_step(
     """
     state, previous_result = states
     xp, array = layer.xp, array[:, None] if x.ndim > 1 else array
-    before = None if layer.cell is None else layer.cell.copy()
+    old_cell = None if layer.cell is None else layer.cell.copy()
     step(x, previous_result, result)
     state = xp.where(array, result, state)
     xp.copyto(result, layer.zero, where=~array)
-    if before is not None:
-        xp.copyto(layer.cell, before, where=~array)
+    if old_cell is not None:
+        xp.copyto(layer.cell, old_cell, where=~array)
     return state
 
 

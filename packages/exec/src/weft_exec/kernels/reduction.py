@@ -79,16 +79,20 @@ def _reducer(
     def run(x: Any, axes: Any) -> Any:
         if plain and not axes.size:
             return x
-        where = fixed if fixed is not None and x.ndim == rank else _axes_of(axes, x.ndim)
+        axes_to_reduce = fixed if fixed is not None and x.ndim == rank else _axes_of(axes, x.ndim)
         if narrow:
-            return as_exact(reduce(widen_value(x), where, keep, None), dtype, device)
+            return as_exact(reduce(widen_value(x), axes_to_reduce, keep, None), dtype, device)
         if small:
-            return reduce(x, where, keep, None)
-        shape = _reduced_shape(x.shape, where, keep)
+            return reduce(x, axes_to_reduce, keep, None)
+        shape = _reduced_shape(x.shape, axes_to_reduce, keep)
         out = new_array(device, shape, dtype)
-        if ufunc is not None and _short_rows(x.shape, where):
+        if ufunc is not None and _short_rows(x.shape, axes_to_reduce):
             return _reduce_by_columns(ufunc, x, out)
-        return reduce(x, where, keep, out) if out.ndim else reduce(x, where, keep, None)
+        return (
+            reduce(x, axes_to_reduce, keep, out)
+            if out.ndim
+            else reduce(x, axes_to_reduce, keep, None)
+        )
 
     return run
 
@@ -103,9 +107,9 @@ def _reduce_static_axes(
 ) -> KernelFunction:
     """Return a reduction over constant axes to a small result; the rank may differ at run time."""
 
-    def run(x: Any, given: Any) -> Any:
+    def run(x: Any, static_axes: Any) -> Any:
         if x.ndim != rank:
-            return reduce(x, _axes_of(given, x.ndim), keep, None)
+            return reduce(x, _axes_of(static_axes, x.ndim), keep, None)
         if short is not None:
             return _reduce_by_columns(
                 short, x, np.empty(_reduced_shape(x.shape, axes, keep), dtype)
@@ -134,10 +138,10 @@ def _reduce_by_columns(ufunc: np.ufunc, x: Array, out: Array) -> Array:
 
 def _reducer_on_device(keep: bool, reduce: Reduce) -> KernelFunction:
     def run(x: Any, axes: Any) -> Any:
-        where = _axes_of(axes, x.ndim)
-        if not where:  # each element is a reduction of its own
+        axes_to_reduce = _axes_of(axes, x.ndim)
+        if not axes_to_reduce:  # each element is a reduction of its own
             return reduce(widen_value(x)[..., None], (x.ndim,), False, None)
-        return reduce(widen_value(x), where, keep, None)
+        return reduce(widen_value(x), axes_to_reduce, keep, None)
 
     return run
 

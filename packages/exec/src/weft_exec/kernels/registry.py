@@ -207,7 +207,7 @@ def _add(entry: Kernel) -> None:
     with _lock:
         kernel = _tables.get(key)
         table = [] if kernel is None else kernel
-        if any(_overlaps(other.dtypes, entry.dtypes) for other in table):
+        if any(_overlaps(existing.dtypes, entry.dtypes) for existing in table):
             raise errors.AlreadyRegisteredError(
                 f"a kernel of {entry.op} for {entry.device_type} is already registered"
             )
@@ -255,17 +255,17 @@ def find_kernel(node: Node, device_type: str) -> Kernel | None:
     return None
 
 
-def require_kernel(node: Node, device_type: str, where: str = "") -> Kernel:
+def require_kernel(node: Node, device_type: str, place: str = "") -> Kernel:
     """Return the kernel that runs `node` on a device type.
 
     Args:
-      where: the device, as the end of the error message.
+      place: the device, as the end of the error message.
     Raises: UnimplementedError: there is no such kernel.
     """
     kernel = find_kernel(node, device_type)
     if kernel is None:
         raise errors.UnimplementedError(
-            f"no kernel of {node.type} for {device_type}{where}",
+            f"no kernel of {node.type} for {device_type}{place}",
             op=node.type,
             node=node.name,
             line=node.line or None,
@@ -406,6 +406,8 @@ def registered_kernels() -> list[tuple[str, str]]:
         kernels_of("NoOp", device_type)  # imports the kernels of the type
     keys = [key.split(" on ") for key in _registered.keys()]  # noqa: SIM118 (it imports)
     ops = sorted({op for op, _ in keys}.union(derivable_ops()))
-    result = {(op, where) for op, where in keys if where == ANY_DEVICE}
-    result |= {(op, where) for op in ops for where in types if kernels_of(op, where)}
+    result = {(op, device_type) for op, device_type in keys if device_type == ANY_DEVICE}
+    result |= {
+        (op, device_type) for op in ops for device_type in types if kernels_of(op, device_type)
+    }
     return sorted(result)

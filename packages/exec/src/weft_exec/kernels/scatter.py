@@ -29,10 +29,12 @@ def check_rows(indices: Any, count: int) -> Array:
 
 
 def _index_error(indices: Array, count: int) -> errors.InvalidArgumentError:
-    where = np.argwhere((indices < 0) | (indices >= count))[0]
-    index_text = ",".join(map(str, where.tolist()))
+    position = np.argwhere((indices < 0) | (indices >= count))[0]
+    index_text = ",".join(map(str, position.tolist()))
     name = f"indices[{index_text}]" if index_text else "indices"
-    return errors.InvalidArgumentError(f"{name} = {indices[tuple(where)]} is not in [0, {count})")
+    return errors.InvalidArgumentError(
+        f"{name} = {indices[tuple(position)]} is not in [0, {count})"
+    )
 
 
 def row_updates(xp: Any, array: Array, indices: Any, updates: Any) -> tuple[Array, Any]:
@@ -176,6 +178,8 @@ def _combine_by_rows(array: Array, rows: Array, updates: Any, combine: np.ufunc)
     else:
         result = combine(result, updates.take(order[starts], 0))
         for i in range(1, num_rounds):
-            left = (counts > i).nonzero()[0]
-            result[left] = combine(result[left], updates.take(order[starts[left] + i], 0))
+            remaining_rows = (counts > i).nonzero()[0]
+            result[remaining_rows] = combine(
+                result[remaining_rows], updates.take(order[starts[remaining_rows] + i], 0)
+            )
     array[targets] = result

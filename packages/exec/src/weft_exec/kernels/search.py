@@ -169,8 +169,8 @@ def _in_top_k(node: Node, device: Device) -> KernelFunction:
         if not classes:
             return valid
         target_scores = predictions[np.arange(rows), np.where(valid, targets, 0)]
-        above = np.count_nonzero(predictions > target_scores[:, None], axis=1)
-        return valid & np.isfinite(predictions).all(axis=1) & (above < int(k))
+        num_larger = np.count_nonzero(predictions > target_scores[:, None], axis=1)
+        return valid & np.isfinite(predictions).all(axis=1) & (num_larger < int(k))
 
     return run
 

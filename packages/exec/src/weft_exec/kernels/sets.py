@@ -154,12 +154,12 @@ def _edit_distance(node: Node, device: Device) -> KernelFunction:
         _, codes = np.unique(np.concatenate((a.values, b.values)), return_inverse=True)
         count = len(a.values)
         sequences = _sequences(a, group[:count], codes[:count], len(different))
-        meant = _sequences(b, group[count:], codes[count:], len(different))
+        truth = _sequences(b, group[count:], codes[count:], len(different))
         matches = np.zeros(len(different), np.float32)
-        for batch in _batches(sequences.lengths, meant.lengths):
-            matches[batch] = _distances(sequences, meant, batch)
+        for batch in _batches(sequences.lengths, truth.lengths):
+            matches[batch] = _distances(sequences, truth, batch)
         if normalize:
-            matches = np.where(matches == 0, matches, matches / meant.lengths.astype(np.float32))
+            matches = np.where(matches == 0, matches, matches / truth.lengths.astype(np.float32))
         result.reshape(-1)[different] = matches
         return result
 
@@ -179,8 +179,8 @@ def _batches(a: Array, b: Array) -> Iterator[Array]:
     start = 0
     while start < len(order):
         minimum = int(longest[order[start]])
-        like = np.searchsorted(longest[order], 2 * minimum + 8, side="right")
-        end = min(int(like), start + max(_MOST_AT_ONCE // (2 * minimum + 8), 1))
+        similar_end = np.searchsorted(longest[order], 2 * minimum + 8, side="right")
+        end = min(int(similar_end), start + max(_MOST_AT_ONCE // (2 * minimum + 8), 1))
         yield order[start:end]
         start = end
 
@@ -196,13 +196,13 @@ def _pad(sequences: _Sequences, array: Array, filler: int) -> Array:
     return np.where(is_within, sequences.codes[index], filler)
 
 
-def _distances(sequences: _Sequences, meant: _Sequences, array: Array) -> Array:
+def _distances(sequences: _Sequences, truth: _Sequences, array: Array) -> Array:
     """Compute Levenshtein distances of all pairs, for one element of `sequences` at a time.
 
     An element of the table is the minimum of its upper and left neighbors plus costs. Values from
     the left grow by one with each step, so they are computed as a running minimum.
     """
-    a, b = _pad(sequences, array, -1), _pad(meant, array, -2)
+    a, b = _pad(sequences, array, -1), _pad(truth, array, -2)
     lengths, steps = sequences.lengths[array], np.arange(b.shape[1] + 1)
     row = np.broadcast_to(steps, (len(array), len(steps))).copy()
     for i in range(a.shape[1]):
@@ -210,5 +210,5 @@ def _distances(sequences: _Sequences, meant: _Sequences, array: Array) -> Array:
         new[:, 1:] = np.minimum(new[:, 1:], row[:, :-1] + (b != a[:, i : i + 1]))
         new = np.minimum.accumulate(new - steps, axis=1) + steps
         row = np.where((i < lengths)[:, None], new, row)
-    selected: Array = row[np.arange(len(array)), meant.lengths[array]]
+    selected: Array = row[np.arange(len(array)), truth.lengths[array]]
     return selected

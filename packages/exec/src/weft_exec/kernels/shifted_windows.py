@@ -91,8 +91,8 @@ def fold(
         folded = total[: len(first)]
         if not remaining:
             folded[...] = first
-        for index, other in enumerate(remaining):
-            function(folded if index else first, other, out=folded)
+        for index, window in enumerate(remaining):
+            function(folded if index else first, window, out=folded)
         yield part, total.reshape(-1, phases.width, run)
 
 

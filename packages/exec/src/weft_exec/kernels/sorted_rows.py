@@ -43,20 +43,20 @@ def search(keys: Array, values: Array, right: bool) -> Array:
 
 def _halve(keys: Array, values: Array, right: bool, array: Array) -> None:
     """Run all binary searches in lockstep, because the rows are equally long."""
-    rows, left = keys.shape
-    flat, base = np.ascontiguousarray(keys).reshape(-1), np.arange(rows)[:, None] * left
+    rows, remaining = keys.shape
+    flat, base = np.ascontiguousarray(keys).reshape(-1), np.arange(rows)[:, None] * remaining
     unknown = values != values
     numbers = not unknown.any()
     low_index, probe = np.empty(values.shape, np.intp), np.empty(values.shape, keys.dtype)
     array[...] = base
-    while left:
-        half = (left + 1) // 2
+    while remaining:
+        half = (remaining + 1) // 2
         np.add(array, half - 1, out=low_index)
         flat.take(low_index, out=probe, mode="clip")
-        before = probe <= values if right else probe < values
+        is_before = probe <= values if right else probe < values
         if not numbers:
-            before |= unknown & ((probe == probe) | right)
-        np.multiply(before, half, out=low_index)
+            is_before |= unknown & ((probe == probe) | right)
+        np.multiply(is_before, half, out=low_index)
         np.add(array, low_index, out=array)
-        left -= half
+        remaining -= half
     array -= base

@@ -37,9 +37,9 @@ def _space_to_batch(node: Node, device: Device) -> KernelFunction:
                 )
         split = [n for s, b in zip(inner, blocks, strict=True) for n in (s // b, b)]
         remaining = padded.shape[count + 1 :]
-        apart = padded.reshape(padded.shape[0], *split, *remaining)
+        split_blocks = padded.reshape(padded.shape[0], *split, *remaining)
         order = [*range(2, 2 * count + 1, 2), 0, *range(1, 2 * count, 2)]
-        transposed = apart.transpose([*order, *range(2 * count + 1, apart.ndim)])
+        transposed = split_blocks.transpose([*order, *range(2 * count + 1, split_blocks.ndim)])
         sizes = [s // b for s, b in zip(inner, blocks, strict=True)]
         batch = padded.shape[0] * int(np.prod(blocks, dtype=np.int64))
         return copy_to_pool(transposed.reshape(batch, *sizes, *remaining), device)
@@ -69,11 +69,11 @@ def _batch_to_space(node: Node, device: Device) -> KernelFunction:
             raise errors.InvalidArgumentError(
                 f"the batch size must be a multiple of {volume}, got {x.shape[0]}"
             )
-        apart = x.reshape(*blocks, batch, *x.shape[1:])
+        split_blocks = x.reshape(*blocks, batch, *x.shape[1:])
         order = [count]
         for i in range(count):
             order += [count + 1 + i, i]
-        transposed = apart.transpose([*order, *range(2 * count + 1, apart.ndim)])
+        transposed = split_blocks.transpose([*order, *range(2 * count + 1, split_blocks.ndim)])
         inner = [s * b for s, b in zip(x.shape[1 : count + 1], blocks, strict=True)]
         padded = transposed.reshape(batch, *inner, *x.shape[count + 1 :])
         key = [slice(None)]

@@ -54,10 +54,12 @@ def _sparse_to_dense(node: Node, device: Device) -> KernelFunction:
 def _check_order(table: Any) -> None:
     """Raise InvalidArgumentError unless the rows of a table are distinct and in ascending order."""
     rows = [tuple(row) for row in table.tolist()]
-    for i, (before, after) in enumerate(pairwise(rows)):
-        if before >= after:
-            label = "repeated" if before == after else "out of order"
-            raise errors.InvalidArgumentError(f"sparse_indices[{i + 1}] = {list(after)} is {label}")
+    for i, (first_row, second_row) in enumerate(pairwise(rows)):
+        if first_row >= second_row:
+            label = "repeated" if first_row == second_row else "out of order"
+            raise errors.InvalidArgumentError(
+                f"sparse_indices[{i + 1}] = {list(second_row)} is {label}"
+            )
 
 
 @kernel("SparseReorder")

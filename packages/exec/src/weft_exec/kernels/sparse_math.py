@@ -151,11 +151,11 @@ def _reduce(node: Node, device: Device) -> KernelFunction:
     ufunc = np.add if node.type == "SparseReduceSum" else np.maximum
 
     def run(*inputs: Any) -> Any:
-        sparse, left, shape = _groups(inputs, keep)
+        sparse, remaining_axes, shape = _groups(inputs, keep)
         result = new_array(device, shape, accumulation_dtype(dtype))
         result[...] = 0
-        sizes = tuple([sparse.sizes[i] for i in left])
-        index = flatten_positions(sparse.places[:, left], sizes)
+        sizes = tuple([sparse.sizes[i] for i in remaining_axes])
+        index = flatten_positions(sparse.places[:, remaining_axes], sizes)
         flat_result, values = result.reshape(-1), widen_value(sparse.values)
         if ufunc is np.maximum:
             flat_result[index] = values  # one of each group, since 0 might exceed them all
@@ -176,11 +176,11 @@ def _groups(inputs: Any, keep: bool) -> tuple[Sparse, list[int], tuple[int, ...]
             f"a reduction axis must be in [{-rank}, {rank}) for rank {rank}, got {bad}"
         )
     removed = {int(axis) % rank for axis in axes}
-    left = [i for i in range(rank) if i not in removed]
+    remaining_axes = [i for i in range(rank) if i not in removed]
     shape = [
         1 if i in removed else sparse.sizes[i] for i in range(rank) if keep or i not in removed
     ]
-    return sparse, left, tuple(shape)
+    return sparse, remaining_axes, tuple(shape)
 
 
 @kernel("SparseReduceSumSparse", "SparseReduceMaxSparse")
@@ -190,15 +190,15 @@ def _reduce_sparse(node: Node, device: Device) -> KernelFunction:
     ufunc = np.add if "Sum" in node.type else np.maximum
 
     def run(*inputs: Any) -> Any:
-        sparse, left, shape = _groups(inputs, keep)
-        group = sparse.places[:, left]
-        (key,) = make_keys(tuple([sparse.sizes[i] for i in left]), group)
+        sparse, remaining_axes, shape = _groups(inputs, keep)
+        group = sparse.places[:, remaining_axes]
+        (key,) = make_keys(tuple([sparse.sizes[i] for i in remaining_axes]), group)
         order = np.argsort(key, kind="stable")
         starts = _starts(key[order])
         total = _reduce_runs(ufunc, sparse.values[order], starts)
         result = group[order[starts]]
         indices = np.zeros((len(result), len(shape)), np.int64)
-        indices[:, left if keep else slice(None)] = result
+        indices[:, remaining_axes if keep else slice(None)] = result
         return indices, as_exact(total, dtype.numpy, device), np.array(shape, np.int64)
 
     return run

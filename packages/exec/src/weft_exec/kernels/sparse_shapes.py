@@ -126,8 +126,8 @@ def _slice(node: Node, device: Device) -> KernelFunction:
         # Sizes may be the largest integers, so they are compared with differences.
         selected = (indices >= start) & (indices - start < size)
         mask = selected.all(1)
-        left = np.maximum(shape - np.minimum(start, shape), 0)
-        return sparse.places[mask] - start, sparse.values[mask], np.minimum(size, left)
+        available = np.maximum(shape - np.minimum(start, shape), 0)
+        return sparse.places[mask] - start, sparse.values[mask], np.minimum(size, available)
 
     return run
 
@@ -212,19 +212,23 @@ def _fill(node: Node, device: Device) -> KernelFunction:
 def _fill_grad(node: Node, device: Device) -> KernelFunction:
     dtype = node.attrs["T"].numpy
 
-    def run(back: Any, grad: Any) -> Any:
-        if back.ndim != 1 or grad.ndim != 1:
+    def run(reverse_index_map: Any, grad: Any) -> Any:
+        if reverse_index_map.ndim != 1 or grad.ndim != 1:
             raise errors.InvalidArgumentError(
                 f"reverse_index_map and grad_values must be vectors, got shapes "
-                f"{list(back.shape)} and {list(grad.shape)}"
+                f"{list(reverse_index_map.shape)} and {list(grad.shape)}"
             )
-        if back.size and (back.min() < 0 or back.max() >= len(grad)):
+        if reverse_index_map.size and (
+            reverse_index_map.min() < 0 or reverse_index_map.max() >= len(grad)
+        ):
             raise errors.InvalidArgumentError(
-                f"reverse_index_map must be in [0, {len(grad)}), got {back.tolist()}"
+                f"reverse_index_map must be in [0, {len(grad)}), got {reverse_index_map.tolist()}"
             )
         remaining = np.ones(len(grad), np.bool_)
-        remaining[back] = False
-        return grad[back], np.asarray(grad[remaining].sum(dtype=_sum_type(dtype))).astype(dtype)
+        remaining[reverse_index_map] = False
+        return grad[reverse_index_map], np.asarray(
+            grad[remaining].sum(dtype=_sum_type(dtype))
+        ).astype(dtype)
 
     return run
 

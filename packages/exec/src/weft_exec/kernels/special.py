@@ -234,20 +234,20 @@ def _lgamma_positive(x: Array) -> Any:
     """Compute log(gamma(x)) for x > 0."""
     large = x >= 10
     # For the others x = 2 + z + steps: the recurrence leads to |z| <= 0.5.
-    near = np.where(large, 2.0, x)
-    steps = np.clip(np.rint(near) - 2, 0, None)
-    z = near - 2 - steps
+    clipped = np.where(large, 2.0, x)
+    steps = np.clip(np.rint(clipped) - 2, 0, None)
+    z = clipped - 2 - steps
     product = np.ones_like(x)
     for k in range(1, 9):
-        product *= np.where(steps >= k, near - k, 1)
-    below = near < 1.5
-    z = np.where(below, near - 1, z)
-    tiny = near < 0.5
-    z = np.where(tiny, near, z)
+        product *= np.where(steps >= k, clipped - k, 1)
+    below = clipped < 1.5
+    z = np.where(below, clipped - 1, z)
+    tiny = clipped < 0.5
+    z = np.where(tiny, clipped, z)
     series = z * _polynomial(LGAMMA, z)
     result = series + np.log(product)
     result -= np.where(below, np.log1p(z), 0)
-    result -= np.where(tiny, np.log(np.where(tiny, near, 1)), 0)
+    result -= np.where(tiny, np.log(np.where(tiny, clipped, 1)), 0)
     if not large.any():
         return result
     big = np.where(large, x, 10)
@@ -314,16 +314,16 @@ def zeta(x: Array, q: Array) -> Any:
     infinite = (s == 1) | ((a <= 0) & is_integer)
     usable = ~(undefined | infinite)
     s, a = np.where(usable, s, 2), np.where(usable, a, 1)
-    below = a < 0
-    if not below.any():
+    is_negative = a < 0
+    if not is_negative.any():
         total = _zeta_sum(s, a)
     else:
         # The terms below 0 are a difference of two sums above it.
-        n = np.where(below, -np.floor(a), 0)
+        n = np.where(is_negative, -np.floor(a), 0)
         a = a + n
-        odd, remaining = np.mod(s, 2) == 1, np.where(below, 1 - a, 1)
+        odd, remaining = np.mod(s, 2) == 1, np.where(is_negative, 1 - a, 1)
         folded = _zeta_sum(s, remaining) - _zeta_sum(s, n + remaining)
-        total = _zeta_sum(s, a) + np.where(below, np.where(odd, -folded, folded), 0)
+        total = _zeta_sum(s, a) + np.where(is_negative, np.where(odd, -folded, folded), 0)
     return _apply_limits(total, infinite, undefined)
 
 
@@ -332,17 +332,19 @@ def _zeta_sum(s: Array, a: Array) -> Any:
     total = np.zeros_like(a)
     # The sum of the tail converges where 2 pi a is well above s; terms before that are added one
     # by one, up to where nothing that follows can matter.
-    enough = 12 + s / 2
-    low = a < enough
+    threshold = 12 + s / 2
+    low = a < threshold
     is_done = np.zeros(a.shape, bool)
     while low.any():
         term = np.where(low, np.where(low, a, 1) ** -s, 0)
         total += term
         is_done |= low & (a > 1) & (term * a <= total * 1e-18)
         a = np.where(low, a + 1, a)
-        low = (a < enough) & ~is_done
-    over = is_done | np.isinf(a)
-    return total + np.where(over, 0, _zeta_tail(np.where(over, 2, s), np.where(over, 20, a)))
+        low = (a < threshold) & ~is_done
+    is_complete = is_done | np.isinf(a)
+    return total + np.where(
+        is_complete, 0, _zeta_tail(np.where(is_complete, 2, s), np.where(is_complete, 20, a))
+    )
 
 
 def _zeta_tail(s: Array, a: Array) -> Any:
@@ -388,8 +390,8 @@ LARGE = 1e5
 def _eta(a: Array, x: Array) -> tuple[Any, Any]:
     """Compute Temme's eta for a point, and eta ** 2 / 2 = x / a - 1 - log(x / a)."""
     mu = (x - a) / a
-    near = np.clip(mu, -0.01, 0.01)
-    series = near * near * _polynomial([(-1) ** k / k for k in range(2, 11)], near)
+    clipped = np.clip(mu, -0.01, 0.01)
+    series = clipped * clipped * _polynomial([(-1) ** k / k for k in range(2, 11)], clipped)
     usable = (mu > -1) & np.isfinite(mu)
     index = np.where(usable, mu, 1)
     half = np.where(usable, np.where(np.abs(mu) < 0.01, series, index - np.log1p(index)), np.inf)
@@ -509,12 +511,12 @@ def igamma_grad_a(a: Array, x: Array) -> Any:
     # So far above `a`, the upper function and its slope are 0.
     is_inside = valid & ~large & (wide_x > 0) & (wide_x < wide_a + 60 * np.sqrt(wide_a) + 800)
     result = np.where(valid, 0.0, np.nan)
-    above = is_inside & (wide_x >= wide_a + 1)
-    below = is_inside & ~above
-    if below.any():
-        result[below] = _slope_by_series(wide_a[below], wide_x[below])
-    if above.any():  # where the terms of the series cancel
-        result[above] = _slope_by_fraction(wide_a[above], wide_x[above])
+    by_fraction = is_inside & (wide_x >= wide_a + 1)
+    by_series = is_inside & ~by_fraction
+    if by_series.any():
+        result[by_series] = _slope_by_series(wide_a[by_series], wide_x[by_series])
+    if by_fraction.any():  # where the terms of the series cancel
+        result[by_fraction] = _slope_by_fraction(wide_a[by_fraction], wide_x[by_fraction])
     if large.any():
         result[large] = _uniform_slope(wide_a[large], wide_x[large])
     return result

@@ -221,16 +221,16 @@ def _assign_handle_update(node: Node, device: Device) -> KernelFunction:
 
 
 def _count(state: VariableState, limit: int) -> Any:
-    before: list[Any] = []
+    old_values: list[Any] = []
 
     def count(value: Any) -> Any:
         if value >= limit:
             raise errors.OutOfRangeError(f"Reached limit of {limit}")
-        before.append(value)
+        old_values.append(value)
         return value + value.dtype.type(1)
 
     state.replace(count)
-    return before[0]
+    return old_values[0]
 
 
 @kernel("CountUpTo", device=ARRAY_DEVICE)
@@ -289,7 +289,7 @@ def _make_scatter(node: Node, xp: Any) -> Callable[[VariableState, Any, Any], No
 _HOWS = ("Update", "Add", "Sub", "Mul", "Div", "Min", "Max", "NdUpdate", "NdAdd", "NdSub")
 
 
-@kernel(*[f"Scatter{how}" for how in _HOWS], device=ARRAY_DEVICE)
+@kernel(*[f"Scatter{suffix}" for suffix in _HOWS], device=ARRAY_DEVICE)
 def _scatter(node: Node, device: Device) -> KernelFunction:
     work = _make_scatter(node, device.xp)
 
@@ -300,7 +300,7 @@ def _scatter(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel(*[f"ResourceScatter{how}" for how in _HOWS], device=ARRAY_DEVICE)
+@kernel(*[f"ResourceScatter{suffix}" for suffix in _HOWS], device=ARRAY_DEVICE)
 def _resource_scatter(node: Node, device: Device) -> KernelFunction:
     work = _make_scatter(node, device.xp)
 

@@ -39,7 +39,7 @@ def advance_state(state: VariableState, algorithm: Any, count: int) -> Array:
         raise errors.InvalidArgumentError(
             f"requires the algorithm Philox, which is 1, got {int(algorithm)}"
         )
-    before: list[Array] = []
+    old_values: list[Array] = []
 
     def move(value: Any) -> Array:
         if value.dtype != np.int64 or value.ndim != 1 or len(value) < 3:
@@ -47,7 +47,7 @@ def advance_state(state: VariableState, algorithm: Any, count: int) -> Array:
                 "the state of random numbers must be int64 of shape [3], got "
                 f"{value.dtype} of shape {list(value.shape)}"
             )
-        before.append(value)
+        old_values.append(value)
         low, high = (number & _MASK for number in value[:2].tolist())
         counter = (low | high << 64) + count * _BLOCKS_PER_NUMBER
         advanced_state = np.array(value)
@@ -57,7 +57,7 @@ def advance_state(state: VariableState, algorithm: Any, count: int) -> Array:
         return advanced_state
 
     state.replace(move)
-    return before[0]
+    return old_values[0]
 
 
 def _stream(handle: ResourceHandle, algorithm: Any, count: int) -> np.random.Philox:

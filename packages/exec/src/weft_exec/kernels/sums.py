@@ -43,26 +43,30 @@ def sum_axes(x: Any, start: int, stop: int, into: Array | None = None) -> Any:
     if x.size < FEW or unit_vector is None or not x.flags.c_contiguous:
         return _reduce_blocks(x, start, stop, into)
     shape = x.shape
-    before, count, after = prod(shape[:start]), prod(shape[start:stop]), prod(shape[stop:])
-    if before > 1 and after > 1 and (count * after < FEW or after >= FEW):
+    num_leading, count, num_trailing = (
+        prod(shape[:start]),
+        prod(shape[start:stop]),
+        prod(shape[stop:]),
+    )
+    if num_leading > 1 and num_trailing > 1 and (count * num_trailing < FEW or num_trailing >= FEW):
         return _reduce_blocks(x, start, stop, into)
-    if count > LONG and after == 1:
+    if count > LONG and num_trailing == 1:
         return _reduce_blocks(x, start, stop, into)
-    if count > BLOCK and after > 1:
-        parts = _sum_blocks(x.reshape(before, count, after), unit_vector)
+    if count > BLOCK and num_trailing > 1:
+        parts = _sum_blocks(x.reshape(num_leading, count, num_trailing), unit_vector)
         return sum_axes(parts.reshape(*shape[:start], -1, *shape[stop:]), start, start + 1, into)
     unit_vector = unit_vector[:count]
-    out = into if into is None else into.reshape(_flat_shape(before, after))
-    if before == after == 1 and into is None:
+    out = into if into is None else into.reshape(_flat_shape(num_leading, num_trailing))
+    if num_leading == num_trailing == 1 and into is None:
         result = x.reshape(-1).dot(unit_vector)
-    elif after == 1:
-        result = x.reshape(before, count).dot(unit_vector, out)
-    elif before == 1:
-        result = unit_vector.dot(x.reshape(count, after), out)
+    elif num_trailing == 1:
+        result = x.reshape(num_leading, count).dot(unit_vector, out)
+    elif num_leading == 1:
+        result = unit_vector.dot(x.reshape(count, num_trailing), out)
     else:
-        result = np.matmul(unit_vector, x.reshape(before, count, after), out=out)
-    left = shape[:start] + shape[stop:]
-    return result.reshape(left) if left and result.shape != left else result
+        result = np.matmul(unit_vector, x.reshape(num_leading, count, num_trailing), out=out)
+    result_shape = shape[:start] + shape[stop:]
+    return result.reshape(result_shape) if result_shape and result.shape != result_shape else result
 
 
 def _reduce_blocks(x: Any, start: int, stop: int, out: Array | None) -> Any:
@@ -86,19 +90,19 @@ def _reduce_blocks(x: Any, start: int, stop: int, out: Array | None) -> Any:
     return _reduce_blocks(parts, 0, 1, out)
 
 
-def _flat_shape(before: int, after: int) -> tuple[int, ...]:
-    if before == 1 or after == 1:
-        return (before * after,)
-    return before, after
+def _flat_shape(num_leading: int, num_trailing: int) -> tuple[int, ...]:
+    if num_leading == 1 or num_trailing == 1:
+        return (num_leading * num_trailing,)
+    return num_leading, num_trailing
 
 
 def _sum_blocks(x: Array, array: Array) -> Array:
     """Return sums over blocks of the middle axis, and the sum over the remaining elements."""
-    before, count, after = x.shape
-    size = BLOCK if after > NARROW else 4 * BLOCK  # a call takes as long as some narrow rows
+    num_leading, count, num_trailing = x.shape
+    size = BLOCK if num_trailing > NARROW else 4 * BLOCK  # a call takes as long as some narrow rows
     num_full, remaining = divmod(count, size)
-    parts = np.empty((before, num_full + bool(remaining), after), x.dtype)
-    head = x[:, : num_full * size].reshape(before, num_full, size, after)
+    parts = np.empty((num_leading, num_full + bool(remaining), num_trailing), x.dtype)
+    head = x[:, : num_full * size].reshape(num_leading, num_full, size, num_trailing)
     np.matmul(array[:size], head, out=parts[:, :num_full])
     if remaining:
         np.matmul(array[:remaining], x[:, num_full * size :], out=parts[:, num_full])

@@ -74,11 +74,11 @@ def _gradient_descent(h: Hyperparameters) -> Step:
     return step
 
 
-def _shrink(xp: Any, t: Array, value: Array, by: Any) -> None:
+def _shrink(xp: Any, t: Array, value: Array, amount: Any) -> None:
     """Write sign(value) * max(|value| - by, 0) into `t`, which may be `value`."""
     signs = xp.sign(value)
     xp.absolute(value, out=t)
-    xp.subtract(t, by, out=t)
+    xp.subtract(t, amount, out=t)
     xp.maximum(t, t.dtype.type(0), out=t)
     xp.multiply(t, signs, out=t)
 

@@ -114,12 +114,12 @@ def _walk(nodes: _Nodes, test: Any, depth: int, x: Array, leaves: Array) -> None
             passed |= np.isnan(value) & nodes.missing.take(index)
         index = nodes.following.take(2 * index + passed)
         if level % _LEVELS == _LEVELS - 1:
-            left = nodes.is_inner.take(index).nonzero()[0]
-            if len(left) * 4 > len(index) * 3:
+            inner_rows = nodes.is_inner.take(index).nonzero()[0]
+            if len(inner_rows) * 4 > len(index) * 3:
                 continue
             _store_rows(arrived, array, index)
-            array = left if array is None else array[left]
-            index, row = index[left], row[left]
+            array = inner_rows if array is None else array[inner_rows]
+            index, row = index[inner_rows], row[inner_rows]
             if not len(index):
                 return
     _store_rows(arrived, array, index)

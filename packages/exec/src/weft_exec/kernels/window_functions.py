@@ -76,15 +76,15 @@ class Margins:
         sides = list(zip(before, shape[1:-1], after, strict=True))
         self.shape: Sizes = (shape[0], *[b + n + a for b, n, a in sides], shape[-1])
         self._zeros: list[tuple[slice, ...]] = []
-        where: list[slice] = [slice(None)]
+        interior: list[slice] = [slice(None)]
         for b, n, a in sides:
             # Rows that an outer axis has zeroed already are skipped.
             if b:
-                self._zeros.append((*where, slice(0, b)))
+                self._zeros.append((*interior, slice(0, b)))
             if a:
-                self._zeros.append((*where, slice(b + n, None)))
-            where.append(slice(b, b + n))
-        self._inside = tuple(where)
+                self._zeros.append((*interior, slice(b + n, None)))
+            interior.append(slice(b, b + n))
+        self._inside = tuple(interior)
 
     def pad(self, value: Any, dtype: np.dtype[Any], device: Device) -> Any:
         """Return images with the padding, in C order.
@@ -94,8 +94,8 @@ class Margins:
         if not self._zeros:
             return contiguous(value, dtype, device)
         result = new_array(device, (len(value), *self.shape[1:]), dtype)
-        for where in self._zeros:
-            result[where] = 0
+        for border in self._zeros:
+            result[border] = 0
         result[self._inside] = value
         return result
 

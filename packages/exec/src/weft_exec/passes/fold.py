@@ -112,7 +112,7 @@ def _fold_by_shape(node: Node) -> np.ndarray | None:
         return constant_value(node.outputs[0]) if len(node.inputs) == 1 else None
     if not first.traits.tells_shape or len(first.inputs) != 1 or first.controls:
         return None
-    if any([other.node.role is not Role.CONSTANT for other in node.inputs[1:]]):
+    if any([operand.node.role is not Role.CONSTANT for operand in node.inputs[1:]]):
         return None
     return constant_value(node.outputs[0])
 

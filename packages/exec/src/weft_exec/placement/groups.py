@@ -86,19 +86,19 @@ class Groups:
 
     def extend(self, nodes: Iterable[Node]) -> None:
         """Add new nodes."""
-        several = len(self._devices) > 1
+        has_several = len(self._devices) > 1
         is_distant = self._far
         for node in nodes:
             if "_class" in node.attrs:
                 for name in node.colocation:
-                    other = node.graph.find_node(name)
-                    if other is not None:
-                        self._unite(other, node)
+                    colocated = node.graph.find_node(name)
+                    if colocated is not None:
+                        self._unite(colocated, node)
             if not node.op_def.simple:
                 for arg, source in zip(node.op_def.inputs, node.inputs, strict=False):
                     if arg.is_ref:
                         self._unite(source.node, node)
-            if several:
+            if has_several:
                 for source in node.inputs:
                     holder = _state_owner(source, node, is_distant)
                     if holder is not None:
@@ -131,14 +131,14 @@ class Groups:
     def _unite(self, a: Node, b: Node) -> None:
         first, second = self.root(a.name), self.root(b.name)
         own_group = self._groups.setdefault(first, Group(a))
-        other = self._groups.setdefault(second, Group(b))
+        other_group = self._groups.setdefault(second, Group(b))
         own_group.members.setdefault(a.name, a)
-        other.members.setdefault(b.name, b)
+        other_group.members.setdefault(b.name, b)
         if first != second:
             self._parents[second] = first
-            own_group.members.update(other.members)
-            own_group.stateful = own_group.stateful or other.stateful
-            own_group.holds = own_group.holds or other.holds
+            own_group.members.update(other_group.members)
+            own_group.stateful = own_group.stateful or other_group.stateful
+            own_group.holds = own_group.holds or other_group.holds
             del self._groups[second]
 
     # ---------------------------------------------------------------- candidates

@@ -98,18 +98,18 @@ def memory_delays(
         if flow.frame[node] is not flow.root or flow.guard(node):
             visited.update([(source, device) for source in node.inputs])
             continue
-        before = recent[device]
+        recent_nodes = recent[device]
         for source in node.inputs:
             key = (source, device)
             if key in visited or placement.get(source.node) == device:
                 continue
             visited.add(key)
-            if len(before) == _AHEAD and _can_be_late(source, flow, placement):
-                followers = waiting.blocking_predecessors(before[0])
+            if len(recent_nodes) == _AHEAD and _can_be_late(source, flow, placement):
+                followers = waiting.blocking_predecessors(recent_nodes[0])
                 if all([waiting.may_follow(user, followers) for user in source.consumers()]):
-                    result[key] = before[0]
+                    result[key] = recent_nodes[0]
         if _has_end(node):
-            before.append(node)
+            recent_nodes.append(node)
     return result
 
 

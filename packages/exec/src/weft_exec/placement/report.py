@@ -86,9 +86,9 @@ class PlacementReport:
         nodes: Sequence[NodePlacement] = self.nodes
         if limit is not None and len(nodes) > limit:
             nodes = sorted(nodes, key=lambda node: node.start - node.finish)[:limit]
-        left = len(self.nodes) - len(nodes)
-        more = f"\nand {left} nodes that take at most as long" if left else ""
-        return _table(nodes) + more
+        num_omitted = len(self.nodes) - len(nodes)
+        footer = f"\nand {num_omitted} nodes that take at most as long" if num_omitted else ""
+        return _table(nodes) + footer
 
 
 def _table(nodes: Sequence[NodePlacement]) -> str:

@@ -206,9 +206,9 @@ class Simulation:
         else:
             unit = _Unit(group, self._groups.candidates(node, group))
             unit.waits = group.holds
-            before = self._before.get(str(key))
-            if before is not None and (group.holds or before in unit.candidates):
-                unit.device, unit.reason = before, why.STATE
+            previous_device = self._before.get(str(key))
+            if previous_device is not None and (group.holds or previous_device in unit.candidates):
+                unit.device, unit.reason = previous_device, why.STATE
         self._units[key] = unit
         if unit.device == _UNDECIDED and len(unit.candidates) == 1:
             reason = why.REQUESTED if group.requests else why.ONLY
@@ -305,9 +305,9 @@ class Simulation:
             unit = self._producer_unit(source)
             if unit is None or unit is own_unit or unit.device != _UNDECIDED:
                 continue
-            where = device if device in unit.candidates else self._first_that_fits(unit)
-            if self._fits(unit, where):
-                self._settle(unit, where, why.USER)
+            chosen_device = device if device in unit.candidates else self._first_that_fits(unit)
+            if self._fits(unit, chosen_device):
+                self._settle(unit, chosen_device, why.USER)
             else:
                 self._settle(unit, self._first_that_fits(unit), why.ROOM)
             stack += [input_.node for input_ in source.inputs]
@@ -427,9 +427,9 @@ class Simulation:
         if node.outputs and self._uses.get(node):
             self._live[device] += sum([self._costs.nbytes(output) for output in node.outputs])
         for source in node.inputs:
-            left = self._uses[source.node] = self._uses[source.node] - 1
+            remaining_uses = self._uses[source.node] = self._uses[source.node] - 1
             device_index = self._device_index(source.node)
-            if not left and device_index >= 0:
+            if not remaining_uses and device_index >= 0:
                 freed = sum([self._costs.nbytes(output) for output in source.node.outputs])
                 self._live[device_index] -= freed
 
@@ -441,9 +441,9 @@ class Simulation:
         for node in self._nodes:
             names: tuple[str, ...] = ()
             for producer in dependencies_of(node):
-                other = loops_of.get(producer)
-                if other is not None and len(other) > len(names):
-                    names = other
+                producer_loops = loops_of.get(producer)
+                if producer_loops is not None and len(producer_loops) > len(names):
+                    names = producer_loops
             if node.role is Role.ENTER:
                 names = (*names, node.attrs["frame_name"])
             elif node.role is Role.EXIT:

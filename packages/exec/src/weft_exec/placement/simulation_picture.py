@@ -89,17 +89,17 @@ def _arrows(report: PlacementReport, lanes: Sequence[str], scale: float) -> Iter
     ends = {node.name: node.finish for node in report}
     for name, source, target, nbytes, arrival in report.transfers[:_MOST_ARROWS]:
         x = _LABELS + ends.get(name.rpartition(":")[0], arrival) * scale
-        to = _LABELS + arrival * scale
+        end_x = _LABELS + arrival * scale
         above, below = lanes.index(source), lanes.index(target)
         y = _TOP + above * _LANE + (_BOX if below > above else 0)
         end = _TOP + below * _LANE + (0 if below > above else _BOX)
         yield (
-            f'<path d="M{x:.2f} {y}L{to:.2f} {end}"><title>{escape(name)}\n{nbytes} bytes</title>'
-            "</path>"
+            f'<path d="M{x:.2f} {y}L{end_x:.2f} {end}"><title>{escape(name)}\n'
+            f"{nbytes} bytes</title></path>"
         )
-    left = len(report.transfers) - _MOST_ARROWS
-    if left > 0:
-        yield f'<text x="{_LABELS}" y="14">{left} more transfers are not drawn</text>'
+    num_omitted = len(report.transfers) - _MOST_ARROWS
+    if num_omitted > 0:
+        yield f'<text x="{_LABELS}" y="14">{num_omitted} more transfers are not drawn</text>'
 
 
 def _axis(seconds: float, scale: float, height: int) -> Iterator[str]:

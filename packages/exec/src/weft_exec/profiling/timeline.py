@@ -143,8 +143,8 @@ class Timeline:
             events += self._arrows(processes, threads)
         if show_memory:
             events += self._memory(processes)
-        other = {"otherData": {"start_nanos": self._origin}} if self._times else {}
-        return json.dumps({"traceEvents": events, **other}, indent=1)
+        metadata = {"otherData": {"start_nanos": self._origin}} if self._times else {}
+        return json.dumps({"traceEvents": events, **metadata}, indent=1)
 
     def _micros(self, nanoseconds: int) -> float:
         """Return a time as microseconds since the first event."""
@@ -157,8 +157,8 @@ class Timeline:
         if label.waited:
             micros = self._micros(time.start - label.waited)
             args = {"name": f"{label.name} (wait)", "op": label.op}
-            where = {"tid": thread, "ts": micros, "dur": label.waited / 1000}
-            yield _event("X", "Wait", pid, cat="Wait", **where, args=args)
+            position = {"tid": thread, "ts": micros, "dur": label.waited / 1000}
+            yield _event("X", "Wait", pid, cat="Wait", **position, args=args)
         args = {"name": label.name, "op": label.op}
         args |= {f"input{i}": name for i, name in enumerate(label.inputs)}
         if label.iteration:
@@ -167,9 +167,9 @@ class Timeline:
             args["estimated"] = "a share of the time of a compiled region"
         if label.note:
             args |= {"transfer": label.note, "bytes": time.nbytes}
-        where = {"tid": thread, "ts": self._micros(time.start), "dur": time.duration / 1000}
+        position = {"tid": thread, "ts": self._micros(time.start), "dur": time.duration / 1000}
         category = "Estimate" if label.estimated else "Op"
-        yield _event("X", label.op, pid, cat=category, **where, args=args)
+        yield _event("X", label.op, pid, cat=category, **position, args=args)
 
     def _threads(self) -> dict[tuple[str, int], int]:
         """Return a small number for each thread of each device."""
@@ -189,8 +189,8 @@ class Timeline:
             ends = zip("st", (edge.source, edge.user), edge.ends, strict=True)
             for phase, node, index in ends:
                 tid = threads[node.device, node.thread]
-                where = {"tid": tid, "ts": self._micros(index), "id": number}
-                yield _event(phase, edge.name, processes[node.device], cat="DataFlow", **where)
+                position = {"tid": tid, "ts": self._micros(index), "id": number}
+                yield _event(phase, edge.name, processes[node.device], cat="DataFlow", **position)
 
     def _memory(self, processes: dict[str, int]) -> Iterator[dict[str, Any]]:
         """Yield the bytes of outputs that some later node still uses."""
@@ -209,5 +209,5 @@ class Timeline:
             yield _event("C", "Memory", processes[device], cat="Memory", ts=ts, args=args)
 
 
-def _event(phase: str, name: str, pid: int, **more: Any) -> dict[str, Any]:
-    return {"ph": phase, "name": name, "pid": pid, **more}
+def _event(phase: str, name: str, pid: int, **fields: Any) -> dict[str, Any]:
+    return {"ph": phase, "name": name, "pid": pid, **fields}

@@ -100,11 +100,11 @@ class _Timers:
         self._condition = threading.Condition()
         self._running = False
 
-    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
-        """Call `callback` once `time.monotonic()` reaches `when`."""
+    def call_at(self, deadline: float, callback: Callable[[], None]) -> Timer:
+        """Call `callback` once `time.monotonic()` reaches `deadline`."""
         timer = Timer(callback)
         with self._condition:
-            heapq.heappush(self._heap, (when, next(self._next), timer))
+            heapq.heappush(self._heap, (deadline, next(self._next), timer))
             if not self._running:
                 self._running = True
                 threading.Thread(target=self._loop, name="weft-deadlines", daemon=True).start()
@@ -154,6 +154,6 @@ class _Timers:
 _timers = _Timers()
 
 
-def call_at(when: float, callback: Callable[[], None]) -> Timer:
-    """Call `callback` from a shared thread once `time.monotonic()` reaches `when`."""
-    return _timers.call_at(when, callback)
+def call_at(deadline: float, callback: Callable[[], None]) -> Timer:
+    """Call `callback` from a shared thread once `time.monotonic()` reaches `deadline`."""
+    return _timers.call_at(deadline, callback)

@@ -81,12 +81,12 @@ def file_roots() -> FileRoots | None:
 @contextmanager
 def restrict_files(roots: FileRoots | None) -> Iterator[None]:
     """Restrict the current thread to roots inside the block."""
-    before = file_roots()
+    outer_roots = file_roots()
     _here.roots = roots
     try:
         yield
     finally:
-        _here.roots = before
+        _here.roots = outer_roots
 
 
 def check_path(path: str) -> None:

@@ -109,20 +109,20 @@ def _gather_levels(stack: Stack, depth: int, dtype: DType) -> Levels | None:
     mades: list[StackType] = []
     values = on_top
     for level in range(depth):
-        below: list[Any] = []
-        until: list[int] = []
+        inner_values: list[Any] = []
+        row_ends: list[int] = []
         for handle in values:
             inner = handle.resource
             leads_on = level < depth - 1 or inner.dtype is dtype
             if not isinstance(inner, Stack) or isinstance(inner, BoundedStack) or not leads_on:
                 return None
-            below += _values(inner)
-            until.append(len(below))
-        if not below:
+            inner_values += _values(inner)
+            row_ends.append(len(inner_values))
+        if not inner_values:
             return None
         mades.append(StackType(values[0].name, values[0].resource.dtype))
-        ends.append(_pad_rows(until))
-        values = below
+        ends.append(_pad_rows(row_ends))
+        values = inner_values
     if any(value.shape != values[0].shape for value in values):
         return None
     count = len(on_top)
@@ -148,8 +148,8 @@ def to_nested_rows(rows: Any, ends: Sequence[Any], mades: Sequence[StackType]) -
       ends, mades: the end offsets, and the name and element type, for each level, the outermost
         first.
     """
-    for until, label in zip(reversed(ends), reversed(mades), strict=True):
-        rows = NestedRows(rows, until, label)
+    for row_ends, label in zip(reversed(ends), reversed(mades), strict=True):
+        rows = NestedRows(rows, row_ends, label)
     nested_rows: NestedRows = rows
     return nested_rows
 

@@ -204,17 +204,17 @@ class TensorArrayState:
             raise self._used_error(index)
         elements[index] = value
 
-    def scatter(self, indices: Sequence[int], values: Sequence[Any], whole: Any = None) -> None:
+    def scatter(self, indices: Sequence[int], values: Sequence[Any], stacked: Any = None) -> None:
         """Store several elements; raises the errors of `write`.
 
         Args:
-          whole: an array whose rows are the elements, or None.
+          stacked: an array whose rows are the elements, or None.
         """
         empty = not any([element is not None for element in self.places])
         for index, value in zip(indices, values, strict=True):
             self.write(index, value)
         if empty and list(indices) == list(range(len(self.places))):
-            self.whole = whole
+            self.whole = stacked
 
     def shape_of_rows(self) -> Shape | None:
         """Return the shape of all elements stacked; None unless all have the same known shape.

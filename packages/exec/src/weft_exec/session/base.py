@@ -340,17 +340,19 @@ class BaseSession:
 
     def _is_measured(self, signature: Signature) -> bool:
         """Return True if the cost model should measure the step that begins."""
-        interval, after = self._settings.measure_every, self._settings.measure_after
+        interval, warm_up_steps = self._settings.measure_every, self._settings.measure_after
         signature.steps += 1
         return (
-            bool(interval) and signature.steps > after and (signature.steps - after) % interval == 0
+            bool(interval)
+            and signature.steps > warm_up_steps
+            and (signature.steps - warm_up_steps) % interval == 0
         )
 
     def _measure(self, signature: Signature, trace: StepTrace, run_metadata: Any) -> None:
         self._backend.observe(records_of(trace), run_metadata)
         self._measurements += 1
-        several = len(self._backend.devices) > 1
-        signature.outdated = several and self._measurements > 2 * signature.planned_at
+        has_several = len(self._backend.devices) > 1
+        signature.outdated = has_several and self._measurements > 2 * signature.planned_at
 
     def make_callable(
         self, fetches: Any, feed_list: Sequence[Any] | None = None, accept_options: bool = False
@@ -584,12 +586,12 @@ class BaseSession:
                 "the call exceeded its timeout while another thread was planning a step of this "
                 "session: raise timeout_in_ms, or plan the step earlier with a first run"
             )
-        before = self._backend.planning_deadline
+        outer_deadline = self._backend.planning_deadline
         try:
             self._backend.planning_deadline = deadline
             yield
         finally:
-            self._backend.planning_deadline = before
+            self._backend.planning_deadline = outer_deadline
             self._lock.release()
 
     def _signature(

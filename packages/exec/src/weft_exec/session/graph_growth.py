@@ -18,11 +18,11 @@ class GrowthWatch:
         self._seen: dict[str, int] = {}
         self._has_warned = False
 
-    def record_growth(self, nodes: Sequence[Node], before: int) -> None:
-        """Record that the graph has grown from `before` nodes; warn once if this is a pattern."""
-        if not before or self._has_warned:
+    def record_growth(self, nodes: Sequence[Node], num_before: int) -> None:
+        """Record growth of the graph from `num_before` nodes; warn once if this is a pattern."""
+        if not num_before or self._has_warned:
             return
-        line = nodes[before].line
+        line = nodes[num_before].line
         count = self._seen[line] = self._seen.get(line, 0) + 1
         if count >= _SUSPICIOUS:
             self._has_warned = True

@@ -65,10 +65,10 @@ class _Box:
         self.x, self.y = x, y
         top = y + _HEAD
         for row in self.rows:
-            left = x + (self.width - sum(b.width for b in row) - _GAP * (len(row) - 1)) / 2
+            box_x = x + (self.width - sum(b.width for b in row) - _GAP * (len(row) - 1)) / 2
             for box in row:
-                box.place(left, top)
-                left += box.width + _GAP
+                box.place(box_x, top)
+                box_x += box.width + _GAP
             top += max(b.height for b in row) + _GAP
 
     def inner_boxes(self) -> Iterator[_Box]:
@@ -232,11 +232,11 @@ class _Picture:
     @staticmethod
     def _edge(box: _Box, source: _Box) -> str:
         x, y = source.x + source.width / 2, source.y + source.height
-        to, end = box.x + box.width / 2, box.y
-        bend = max(12.0, abs(end - y) / 2)
+        end_x, end_y = box.x + box.width / 2, box.y
+        bend = max(12.0, abs(end_y - y) / 2)
         return (
             f'<path class="edge" d="M{x:.1f} {y:.1f}C{x:.1f} {y + bend:.1f} '
-            f'{to:.1f} {end - bend:.1f} {to:.1f} {end:.1f}"/>'
+            f'{end_x:.1f} {end_y - bend:.1f} {end_x:.1f} {end_y:.1f}"/>'
         )
 
 

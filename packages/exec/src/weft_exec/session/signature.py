@@ -79,6 +79,6 @@ def step_label(fetches: Sequence[str], feeds: Sequence[str]) -> str:
 
 def _short(names: Sequence[str]) -> str:
     """Return the first of some names, and how many more there are."""
-    more = len(names) - _MAX_NAMES
+    num_omitted = len(names) - _MAX_NAMES
     shown = ", ".join([name.removesuffix(":0") for name in names[:_MAX_NAMES]])
-    return f"{shown}, and {more} more" if more > 0 else shown
+    return f"{shown}, and {num_omitted} more" if num_omitted > 0 else shown

@@ -111,8 +111,8 @@ def memory_in_use() -> dict[str, tuple[int, int]]:
     result: dict[str, tuple[int, int]] = {}
     for watcher in list(_watchers):
         for device, (in_use, cached) in watcher.memory_in_use().items():
-            before = result.get(device, (0, 0))  # several sessions may share an allocator
-            result[device] = max(in_use, before[0]), max(cached, before[1])
+            totals = result.get(device, (0, 0))  # several sessions may share an allocator
+            result[device] = max(in_use, totals[0]), max(cached, totals[1])
     return result
 
 
@@ -126,7 +126,9 @@ def add_consumer(consumer: Consumer) -> None:
 
 def remove_consumer(consumer: Consumer) -> None:
     """Send no more records to a consumer."""
-    _change(lambda consumers: tuple([other for other in consumers if other is not consumer]))
+    _change(
+        lambda consumers: tuple([remaining for remaining in consumers if remaining is not consumer])
+    )
 
 
 def _change(change: Callable[[tuple[Consumer, ...]], tuple[Consumer, ...]]) -> None:

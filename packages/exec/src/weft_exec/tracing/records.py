@@ -40,7 +40,7 @@ class NodeRecord:
         waited: bool = False,
         iteration: int = 0,
         estimated: bool = False,
-        asked: int = 0,
+        requested_at: int = 0,
     ) -> None:
         self.node = node
         self.device = device
@@ -52,7 +52,7 @@ class NodeRecord:
         self.waited = waited
         self.iteration = iteration
         self.estimated = estimated
-        self.asked = asked
+        self.asked = requested_at
 
 
 def records_of(trace: StepTrace) -> list[NodeRecord]:
@@ -113,5 +113,5 @@ def _span_records(span: Span, log: ThreadLog) -> Iterator[NodeRecord]:
         span.sizes,
         waited=span.waited,
         iteration=0 if span.iteration is None else span.iteration.tag,
-        asked=span.start + EPOCH if span.sent and span.start < start else 0,
+        requested_at=span.start + EPOCH if span.sent and span.start < start else 0,
     )

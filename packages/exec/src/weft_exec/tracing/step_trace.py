@@ -320,8 +320,8 @@ class StepTrace:
         """Record fetches of a step that runs no kernels, such as of a variable."""
         now, spans = clock(), self.log().spans
         for output, value in zip(outputs, values, strict=True):
-            where, sizes = output.node.device or device, sizes_of(value)
-            spans.append(Span(_KERNEL, output.node, now, now, now, device=where, sizes=sizes))
+            node_device, sizes = output.node.device or device, sizes_of(value)
+            spans.append(Span(_KERNEL, output.node, now, now, now, device=node_device, sizes=sizes))
 
     @property
     def empty(self) -> bool:

@@ -227,7 +227,7 @@ class Compilation:
     def _waiting(self) -> list[tuple[Candidate, RegionProfile]]:
         with self._lock:
             candidates = list(self._candidates)
-        return [(candidate, each) for candidate in candidates for each in candidate.waiting()]
+        return [(candidate, profile) for candidate in candidates for profile in candidate.waiting()]
 
     def _find_unloaded(self) -> _Chosen:
         """Return the regions that it is time to look for on the disk."""
@@ -272,9 +272,9 @@ class Compilation:
                 atexit.register(self.write_all)
             self._looked[key] = store, profile
             oldest = next(iter(self._looked))
-            left = self._looked.pop(oldest) if len(self._looked) > _MAX_LOOKED else None
-        if left is not None:
-            _write_kernels(oldest, *left)
+            evicted = self._looked.pop(oldest) if len(self._looked) > _MAX_LOOKED else None
+        if evicted is not None:
+            _write_kernels(oldest, *evicted)
 
     def write_all(self) -> None:
         """Write the measurements of regions that run with kernels, for later processes."""
@@ -368,8 +368,8 @@ class Compilation:
 
     def _log_completion(self) -> None:
         """Log, once in a process, that all regions that take a noticeable time are compiled."""
-        left = [p for _, p in self._waiting() if p.local_seconds > _NOTICEABLE * self.seen]
-        if left or self._is_complete or not self._num_compiled:
+        slow_profiles = [p for _, p in self._waiting() if p.local_seconds > _NOTICEABLE * self.seen]
+        if slow_profiles or self._is_complete or not self._num_compiled:
             return
         self._is_complete = True
         progress.log.info(

@@ -128,7 +128,7 @@ def _choose(
     Args:
       later: reads of variables, in their order, that may be members.
     """
-    left: dict[Node, str] = {}
+    reasons: dict[Node, str] = {}
     offered = set(offer.nodes)
     needs = _needs(offer, variables, offered)
     dependencies: dict[Node, _Dependencies] = {}
@@ -149,13 +149,13 @@ def _choose(
             sizes.add(node)
         elif not why and _has_value_dependent_inputs(generator, node, dependencies, sizes):
             why = "what is compiled depends on a value that is computed with it"
-        where = None if why else (offer.where(node), conditionals.device(node).name)
+        context = None if why else (offer.where(node), conditionals.device(node).name)
         if why and not node.traits.routes and node.inputs:
-            left[node] = why
+            reasons[node] = why
         own_bit = (
             1 << len(dependencies) if node.traits.asynchronous and not node.traits.routes else 0
         )
-        ends = where is not None and generator.changes_places(node)
+        ends = context is not None and generator.changes_places(node)
         waited = [dependencies[need] for need in needs[node]]
         if node in conditionals or any(need in conditionals for need in needs[node]):
             takes = {source.node for source in node.inputs} | set(variables.before(node))
@@ -166,18 +166,18 @@ def _choose(
         if only_waits(node):
             dependencies[node] = _forwarded_waits(waited)
             continue
-        dependencies[node] = waits = _combine_waits(where, own_bit, waited, ends)
-        if where is not None:
-            groups.setdefault((where, waits._replace(ends=False)), []).append(node)
+        dependencies[node] = waits = _combine_waits(context, own_bit, waited, ends)
+        if context is not None:
+            groups.setdefault((context, waits._replace(ends=False)), []).append(node)
     worth = [members for members in groups.values() if _is_worth_it(generator, members, sizes)]
     pieces = [piece for members in worth for piece in _split_nodes(members, conditionals)]
     for members in pieces:
         members[:0] = _snapshots(offer, generator, variables, members, allowed, conditionals)
     selected = {node for members in pieces for node in members}
-    left = {node: why for node, why in left.items() if node not in selected}
+    reasons = {node: why for node, why in reasons.items() if node not in selected}
     reason = "too little waits for the same things"
-    left |= {node: reason for group in groups.values() for node in group if node not in selected}
-    return NodeSelection(pieces, left, conditionals)
+    reasons |= {node: reason for group in groups.values() for node in group if node not in selected}
+    return NodeSelection(pieces, reasons, conditionals)
 
 
 def _snapshots(
@@ -265,8 +265,8 @@ def _dependencies_of(node: Node) -> list[Node]:
 
 
 def _loop(offer: CompileOffer, node: Node) -> object:
-    where = offer.where(node)
-    return where[0] if isinstance(where, tuple) else where
+    context = offer.where(node)
+    return context[0] if isinstance(context, tuple) else context
 
 
 def _sort_topologically(nodes: Sequence[Node], needs: Mapping[Node, Sequence[Node]]) -> list[Node]:
@@ -310,7 +310,7 @@ class _Dependencies(NamedTuple):
 
 
 def _combine_waits(
-    where: object, own_bits: int, needs: Iterable[_Dependencies], ends: bool
+    context: object, own_bits: int, needs: Iterable[_Dependencies], ends: bool
 ) -> _Dependencies:
     """Combine the dependencies of a node's needs to those of the node.
 
@@ -319,16 +319,16 @@ def _combine_waits(
     """
     steps = 0
     for other in needs:
-        is_separate = where is not None and (other.ends or other.where != where)
+        is_separate = context is not None and (other.ends or other.where != context)
         steps, own_bits = max(steps, other.steps + is_separate), own_bits | other.late
-    return _Dependencies(where, steps, own_bits, ends)
+    return _Dependencies(context, steps, own_bits, ends)
 
 
 def _forwarded_waits(needs: Sequence[_Dependencies]) -> _Dependencies:
     """Return the dependencies of a node that only waits; it may join the region of its needs."""
     conditions = {other.where for other in needs}
-    where = conditions.pop() if len(conditions) == 1 and not any(n.ends for n in needs) else None
-    return _combine_waits(where, 0, needs, False)
+    context = conditions.pop() if len(conditions) == 1 and not any(n.ends for n in needs) else None
+    return _combine_waits(context, 0, needs, False)
 
 
 def _has_value_dependent_inputs(

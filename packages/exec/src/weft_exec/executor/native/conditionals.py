@@ -104,10 +104,10 @@ class Conditionals:
             if len({region_of.get(node) for node in nodes if not _is_left_out(node)} | {None}) == 2
             and all(node in region_of for node in nodes if not _is_left_out(node))
         ]
-        before = len(self._open)
+        num_before = len(self._open)
         self._open = complete
         self._note()
-        return len(self._open) < before
+        return len(self._open) < num_before
 
     def of(self, members: Sequence[Node]) -> Branches:
         """Return the branches of some nodes, which contain whole conditionals."""
@@ -243,9 +243,9 @@ def _is_handle(output: Output) -> bool:
 
 def _have_one_shape(merge: Node) -> bool:
     """Return True if both inputs may have the same shape."""
-    first, other = [source.dims for source in merge.inputs]
-    if first is None or other is None:
+    first, second = [source.dims for source in merge.inputs]
+    if first is None or second is None:
         return True
-    return len(first) == len(other) and all(
-        a is None or b is None or a == b for a, b in zip(first, other, strict=True)
+    return len(first) == len(second) and all(
+        a is None or b is None or a == b for a, b in zip(first, second, strict=True)
     )

@@ -210,20 +210,20 @@ class CompiledRegion:
         """Return a function that runs on copies of variables and compares its results."""
         run = self._make_filling_call(generated)
 
-        def every() -> Function:
+        def compute_alone() -> Function:
             outputs = results_of(self._region.members)
             function = self._generator.generate(self._request_for(outputs, choice))
             function.threads = self._device.config.compiled_threads
             return self._make_filling_call(function)
 
         def call(inputs: Sequence[Any]) -> Any:
-            before = [
+            old_values = [
                 _copy_value(state_of(inputs[input_index]).read())
                 for input_index in generated.updates
             ]
-            arrays = [array.copy() for array in before]
+            arrays = [array.copy() for array in old_values]
             results = run(inputs, *arrays)
-            return checked(inputs, results, generated.updates, before, arrays, every)
+            return checked(inputs, results, generated.updates, old_values, arrays, compute_alone)
 
         return call
 

@@ -97,9 +97,9 @@ def choose_loops(
     structurer = Structurer(offer.nodes, flow, is_update)  # as kernels run it
     frames: list[Frame] = []
     for frame in flow.frames[1:]:
-        within = [candidate for candidate in flow.frames if is_inside(candidate, frame)]
+        frames_within = [candidate for candidate in flow.frames if is_inside(candidate, frame)]
         is_in_another = any(is_inside(frame, other) for other in frames)
-        problem = next((candidate.problem for candidate in within if candidate.problem), "")
+        problem = next((candidate.problem for candidate in frames_within if candidate.problem), "")
         if problem:
             result.left[frame.name] = problem
             continue
@@ -186,7 +186,9 @@ class CompiledLoop:
         self._variables = sorted(loop.reads | loop.updates)
         uses = {tensor_list.use for tensor_list in loop.kept}
         self._changing = [_last_updater(loop, index) for index in self._updates]
-        nested = any(each.use is Use.PUSH and len(each.nodes) > 1 for each in loop.kept)
+        nested = any(
+            tensor_list.use is Use.PUSH and len(tensor_list.nodes) > 1 for tensor_list in loop.kept
+        )
         at_end = Use.WRITE in uses or bool(loop.updates) or nested
         self._goes_on = Use.PUSH in uses and not at_end
         self._wanted = [self._goes_on or is_wanted for is_wanted in loop.wanted()]
@@ -405,9 +407,9 @@ class CompiledLoop:
     def _split_results(self, buffers: Sequence[TensorListBuffer], out: Sequence[Any]) -> list[Any]:
         """Split the arrays that a function has filled by place."""
         counts = [buffer.use for buffer in buffers].count(Use.POP)
-        left, remaining = iter(out[:counts]), iter(out[counts:])
+        pop_results, remaining = iter(out[:counts]), iter(out[counts:])
         return [
-            list(islice(left if buffer.use is Use.POP else remaining, buffer.outputs))
+            list(islice(pop_results if buffer.use is Use.POP else remaining, buffer.outputs))
             for buffer in buffers
         ]
 

@@ -56,8 +56,12 @@ class NativeRegions:
         def claim(loop: WholeLoop, device: Device) -> LoopClaim:
             checked = any(CHECKED in node.attrs for node in loop.nodes)
             mode, frame = _mode(jit_setting, checked, device), loop.loop.frame
-            frames = [each.loop.frame for each, _ in chosen_loops]
-            enclosing = [each for each in frames if each is not frame and is_inside(frame, each)]
+            frames = [chosen.loop.frame for chosen, _ in chosen_loops]
+            enclosing = [
+                other_frame
+                for other_frame in frames
+                if other_frame is not frame and is_inside(frame, other_frame)
+            ]
             return LoopClaim(
                 loop,
                 lambda: CompiledLoop(generator, loop, device, mode, checked, enclosing, given_up),

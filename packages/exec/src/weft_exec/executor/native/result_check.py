@@ -43,7 +43,7 @@ class KernelCheck:
         inputs: Sequence[Any],
         results: Any,
         updates: Sequence[int],
-        before: Sequence[Any],
+        old_values: Sequence[Any],
         arrays: Sequence[Any],
         compile_function: Callable[[], Compute],
     ) -> Any:
@@ -72,7 +72,7 @@ class KernelCheck:
         # The difference may be rounding of an earlier node. All intermediate values are needed to
         # find the first node that is wrong for the inputs it received.
         if wrong:
-            outputs = compile_function()(inputs, *[array.copy() for array in before])
+            outputs = compile_function()(inputs, *[array.copy() for array in old_values])
             outputs = outputs if isinstance(outputs, tuple) else (outputs,)
             values = dict(zip(region.inputs, inputs, strict=True))
             values |= dict(zip(results_of(region.members), outputs, strict=True))
@@ -180,10 +180,10 @@ class KernelCheck:
         """Return True if nodes that are right by themselves differ from kernels about as much."""
         if output is None:
             return False
-        want, other = self._host(want), self._host(values[output])
+        want, exact = self._host(want), self._host(values[output])
         if want.dtype.name not in TOLERANCE:
             return False
-        rounding = max_magnitude(other.astype(np.float64) - want.astype(np.float64))
+        rounding = max_magnitude(exact.astype(np.float64) - want.astype(np.float64))
         return not is_different(
             self._host(value), want, ROUNDING * rounding / TOLERANCE[want.dtype.name]
         )
@@ -244,11 +244,11 @@ def _mismatch_mask(value: Any, want: Any, scale: float = 0.0) -> Any:
         return value != want
     x, y = value.astype(np.float64), want.astype(np.float64)
     finite = np.isfinite(x) & np.isfinite(y)
-    same = (x == y) | (np.isnan(x) & np.isnan(y))
+    is_same = (x == y) | (np.isnan(x) & np.isnan(y))
     with np.errstate(invalid="ignore"):
         magnitude = max(scale, max_magnitude(y[finite]))
         is_close = finite & (np.abs(x - y) <= TOLERANCE[want.dtype.name] * magnitude)
-    return ~(same | is_close)
+    return ~(is_same | is_close)
 
 
 def max_magnitude(value: Any) -> float:

@@ -182,9 +182,9 @@ class SpecializationCache(Generic[K, C]):
     def _instance(self, choice: C) -> Function | None:
         """Return a function of a choice by code for other sizes, without compiling, or None."""
         with self._lock:
-            like = list(self._live.values())
+            live_functions = list(self._live.values())
         return self._compile_choice(
-            choice, lambda request: self._generator.instance(request, like)
+            choice, lambda request: self._generator.instance(request, live_functions)
         )[0]
 
     def compile_now(self, key: K, inputs: Sequence[Any]) -> Function | None:
@@ -298,7 +298,7 @@ class SpecializationCache(Generic[K, C]):
                 waiting = [
                     entry for entry in self._waiting.values() if entry.profile is not profile
                 ]
-            waiting.sort(key=lambda each: each.profile.seconds, reverse=True)
+            waiting.sort(key=lambda entry: entry.profile.seconds, reverse=True)
             other_choices = [entry.choice for entry in waiting]
         try:
             function, shares = self._compile_choice(choice, None, other_choices)
@@ -358,10 +358,16 @@ class SpecializationCache(Generic[K, C]):
         """
         functions = self._functions
         limit = MAX_SHARING if shares else MAX_SPECIALIZATIONS
-        other_functions = [other for other in functions if shares or other not in self._sharing]
+        other_functions = [
+            key_of_function
+            for key_of_function in functions
+            if shares or key_of_function not in self._sharing
+        ]
         if len(other_functions) >= limit:
             unused = [
-                other for other in other_functions if isinstance(functions[other], _Unused | None)
+                key_of_function
+                for key_of_function in other_functions
+                if isinstance(functions[key_of_function], _Unused | None)
             ]
             dropped = (unused or other_functions)[0]
             other_functions.remove(dropped)
@@ -371,10 +377,10 @@ class SpecializationCache(Generic[K, C]):
         if shares:
             self._sharing.add(key)
         if len(other_functions) + 1 >= limit:
-            for other in other_functions:
-                f = functions[other]
+            for key_of_function in other_functions:
+                f = functions[key_of_function]
                 if f is not None and not isinstance(f, _Unused):
-                    functions[other] = _Unused(functions, other, f)
+                    functions[key_of_function] = _Unused(functions, key_of_function, f)
 
     # ---------------------------------------------------------------------- compiling
 
@@ -427,10 +433,10 @@ class SpecializationCache(Generic[K, C]):
     def _generate(self, request: Request, other_choices: Iterable[C]) -> Generated:
         """Generate code, which may share that of another choice."""
         with self._lock:
-            like = list(self._live.values())
+            live_functions = list(self._live.values())
         with record_block(PHASE, "compile", "_Phase"):
             return self._generator.generate(
-                request, like, map(self._binding.request, other_choices)
+                request, live_functions, map(self._binding.request, other_choices)
             )
 
     # ---------------------------------------------------------------------- closing

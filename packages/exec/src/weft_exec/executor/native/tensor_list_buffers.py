@@ -160,8 +160,8 @@ def _stack(tensor_list: LoopStorage, stack: Any, room: Sequence[int]) -> TensorL
         levels = levels_of(stack, depth, _dtype(tensor_list))
         if levels is None:
             return None
-        above = tuple([len(ends) for ends in levels.ends])
-        return TensorListBuffer(tensor_list, stack, Extent(levels.rows.shape, above), levels)
+        outer_sizes = tuple([len(ends) for ends in levels.ends])
+        return TensorListBuffer(tensor_list, stack, Extent(levels.rows.shape, outer_sizes), levels)
     if not stack.below and (not stack or any(v.shape != stack[0].shape for v in stack)):
         return None
     if stack.below and (stack or len(stack.below) > 1):

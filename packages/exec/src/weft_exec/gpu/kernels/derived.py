@@ -164,7 +164,7 @@ def derive_kernel(definition: Definition) -> KernelFactory:
         if not parts and len(used) == len(inputs):
             return return_value if may_alias(definition) else copy_value
         if not parts:
-            return spread(node, device, lambda *given: _value(expression, node, given))
+            return spread(node, device, lambda *inputs: _value(expression, node, inputs))
         if len(parts) == 1 and all(arg.name == "input" for arg in parts[0].args):
             positions = [arg.value for arg in parts[0].args]
             if positions == list(range(len(inputs))) and not definition.one_shape:
@@ -214,8 +214,8 @@ def _write_kernel(
 
     def run(*inputs: Any) -> Any:
         shape = inputs[0].shape
-        for other in inputs[1:]:
-            if other.shape != shape:
+        for operand in inputs[1:]:
+            if operand.shape != shape:
                 if not one_shape:
                     return chain(*inputs)
                 raise shapes_differ(node, inputs)

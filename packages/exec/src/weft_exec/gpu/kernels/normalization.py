@@ -98,16 +98,16 @@ def _batch_norm(node: Node, device: Device) -> KernelFunction:
         if training:
             result = _statistics(program, "moments_of_parts", xp, layout, 3, x)
             mean, variance, unbiased = batch_norm.vectors(3, channels, batch_norm.kind)
-            to = (scale, mean, variance, unbiased)
+            targets = (scale, mean, variance, unbiased)
             program.launch_elements(
-                "moments", channels, result, *to, *tail, layout.count, layout.parts
+                "moments", channels, result, *targets, *tail, layout.count, layout.parts
             )
         else:
             check_vectors(op, channels, mean, variance)
             program.launch_elements("given_moments", channels, scale, mean, variance, *tail)
         y = xp.empty(x.shape, x.dtype)
-        where = (channels, layout.inner)
-        program.launch_elements("normalize", x.size, x, center, factor, offset, y, *where)
+        sizes = (channels, layout.inner)
+        program.launch_elements("normalize", x.size, x, center, factor, offset, y, *sizes)
         return (y, mean, unbiased, mean, variance, *batch_norm.nothing(reserved - 2))
 
     return run
@@ -162,10 +162,10 @@ class _BatchNormGrad(_BatchNorm):
         match = _statistics(program, "sums_of_parts", self.xp, layout, 2, grad, x, mean)
         by_scale, by_offset = self.vectors(2, channels, self.kind)
         rates = self.vectors(3, channels, program.wide)
-        to = (scale, variance, by_scale, by_offset, *rates, self.epsilon)
-        program.launch_elements("sums", channels, match, *to, layout.count, layout.parts)
-        result, where = self.xp.empty(x.shape, x.dtype), (self.training, channels, layout.inner)
-        program.launch_elements("by_input", x.size, grad, x, mean, *rates, result, *where)
+        targets = (scale, variance, by_scale, by_offset, *rates, self.epsilon)
+        program.launch_elements("sums", channels, match, *targets, layout.count, layout.parts)
+        result, sizes = self.xp.empty(x.shape, x.dtype), (self.training, channels, layout.inner)
+        program.launch_elements("by_input", x.size, grad, x, mean, *rates, result, *sizes)
         return result, by_scale, by_offset, *self.nothing(2)
 
 
@@ -206,8 +206,8 @@ def _lrn_grad(node: Node, device: Device) -> KernelFunction:
         grad, x, y = [xp.ascontiguousarray(value) for value in inputs]
         norms, shares = (xp.empty(x.shape, program.wide) for _ in range(2))
         size, channels, result = x.size, x.shape[-1], xp.empty(x.shape, x.dtype)
-        to = (norms, shares, channels, radius)
-        program.launch_elements("lrn_shares", size, grad, x, y, *to, bias, alpha)
+        arguments = (norms, shares, channels, radius)
+        program.launch_elements("lrn_shares", size, grad, x, y, *arguments, bias, alpha)
         rates = (beta, 2 * alpha * beta)
         program.launch_elements(
             "lrn_grad", size, grad, x, norms, shares, result, channels, radius, *rates

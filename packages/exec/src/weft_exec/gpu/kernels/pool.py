@@ -134,12 +134,12 @@ def _max_pool_grad_with_argmax(node: Node, device: Device) -> KernelFunction:
             pooling.contiguous_arrays(grad),
             xp.ascontiguousarray(argmax.astype(np.int64)),
         )
-        where = (0, 0) if with_batch else (prod(x.shape[1:]), prod(fit.counts[1:]))
-        pooling.run("collect", fit, size, grad, indices, result, *where)
+        offsets = (0, 0) if with_batch else (prod(x.shape[1:]), prod(fit.counts[1:]))
+        pooling.run("collect", fit, size, grad, indices, result, *offsets)
         blocks = -(-count // THREADS)
         match = xp.empty(blocks, np.uint8)
-        pooling.run("look_for_strangers", fit, count, indices, match, *where, size)
-        numbers = (blocks, THREADS, *where, size, *_numbers(fit), count)
+        pooling.run("look_for_strangers", fit, count, indices, match, *offsets, size)
+        numbers = (blocks, THREADS, *offsets, size, *_numbers(fit), count)
         args = (grad, indices, match, result, *numbers)
         pooling.program.launch("add_strangers", (1,), THREADS, *args)
         return result
