@@ -333,7 +333,7 @@ def _tensorflow(tf: Any, session: Any, network: Network, path: Path) -> None:
         path.with_name(f"{path.name}{suffix}.tflite").write_bytes(converter.convert())
 
 
-def quantise_onnx(path: Path) -> None:
+def quantize_onnx(path: Path) -> None:
     """Quantize to int8 with ONNX Runtime's tools: unsigned activations, weights per channel."""
     from onnxruntime import InferenceSession, quantization
     from onnxruntime.quantization.shape_inference import quant_pre_process
@@ -384,7 +384,7 @@ def to_ncnn(path: Path) -> None:
 def write(folder: Path, kind: str, names: Sequence[str]) -> None:
     if kind in ("onnxruntime", "ncnn"):
         for name in names:
-            (to_ncnn if kind == "ncnn" else quantise_onnx)(folder / f"{name}.onnx")
+            (to_ncnn if kind == "ncnn" else quantize_onnx)(folder / f"{name}.onnx")
         return
     if kind == "weft":
         import weft as tf

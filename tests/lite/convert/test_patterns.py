@@ -38,7 +38,7 @@ def standard(x: Any, root: bool) -> Any:
     return (x - mean) / wf.sqrt(spread + 0.01) if root else (x - mean) * wf.rsqrt(spread + 0.01)
 
 
-def normalised(x: Any) -> Any:
+def normalized(x: Any) -> Any:
     mean, spread = wf.nn.moments(x, [2], keepdims=True)
     return wf.nn.batch_normalization(x, mean, spread, COLUMNS, COLUMNS[::-1].copy(), 1e-3)
 
@@ -52,7 +52,7 @@ JOINED: list[tuple[OpKind, Callable[[Any], Any]]] = [
         (OpKind.Gelu, lambda x, c=c: 0.5 * x * (1.0 + wf.tanh((2 / np.pi) ** 0.5 * (x + c(x)))))
         for c in CUBES
     ],
-    (OpKind.LayerNorm, normalised),
+    (OpKind.LayerNorm, normalized),
     (OpKind.LayerNorm, lambda x: standard(x, True) * COLUMNS + COLUMNS[::-1].copy()),
     (OpKind.LayerNorm, lambda x: COLUMNS + COLUMNS * standard(x, False)),
     (OpKind.LayerNorm, lambda x: standard(x, True)),

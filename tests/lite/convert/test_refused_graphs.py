@@ -28,7 +28,7 @@ def ones(*shape: int) -> Any:
     return wf.constant(np.ones(shape, "f"))
 
 
-def normalised(x: Any) -> Any:
+def normalized(x: Any) -> Any:
     scale, offset = ones(4), ones(4)
     return wf.nn.fused_batch_norm(wf.reshape(x, [1, 4, 4, 4]), scale, offset, is_training=True)[0]
 
@@ -74,7 +74,7 @@ GRAPHS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "pieces into an array in use": (lambda x: split(x, [32, 32], True), "to a new array"),
     "a value of one branch": (branch, "is computed only inside a branch or a loop"),
     "a loop variable that grows": (longer, r"changes shape \[4, 16\] to \[8, 16\]: pass"),
-    "batch normalization": (normalised, "is in training mode"),
+    "batch normalization": (normalized, "is in training mode"),
     "empty range": (lambda x: FAKE.fake_quant_with_min_max_vars(x, 1.0, 1.0), "range is empty"),
     "bits": (lambda x: FAKE.fake_quant_with_min_max_args(x, num_bits=4), "only 8-bit quantization"),
     "per-channel ranges": (

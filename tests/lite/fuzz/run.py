@@ -1,4 +1,4 @@
-"""Fuzzes the runtime of lite with libFuzzer: address and undefined-behaviour sanitizers, a mutator
+"""Fuzzes the runtime of lite with libFuzzer: address and undefined-behavior sanitizers, a mutator
 that knows the schema, and files of every kernel to begin with.
 
     hatch run fuzz:lite [--seconds 60 | --runs 10000000] [--shapes 5] [--folder FOLDER] [--keep]

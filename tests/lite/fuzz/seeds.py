@@ -27,7 +27,7 @@ CORPUS, SHAPES = HERE / "corpus.tar.xz", HERE / "shapes.tar.xz"
 TESTS = [
     "tests/conformance/test_backends.py::test_case",
     "tests/lite/convert",
-    "tests/lite/runtime/test_quantised.py",
+    "tests/lite/runtime/test_quantized.py",
 ]
 MOST_BYTES = 1 << 15
 

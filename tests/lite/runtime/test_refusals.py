@@ -25,7 +25,7 @@ from weft_testing.lite_models import (
     file_of,
     laid_out,
     packed,
-    quantised,
+    quantized,
     v,
 )  # fmt: skip
 
@@ -46,7 +46,7 @@ X, Y = v(F32, 2, 3), v(F32, 2, 3)
 ONE_BY_ONE = {"kernel_h": 1, "kernel_w": 1, "padding": Padding.VALID}
 IMAGE, PIXELS = v(F32, 1, 4, 4, 16), v(F32, 1, 4, 4, 16)
 FILTER = packed(F32, 1, 1, 16, 16)
-EIGHT = quantised(I8, 1, 4, 4, 4)
+EIGHT = quantized(I8, 1, 4, 4, 4)
 LSTM = [v(F32, 2, 3), v(F32, 2, 4), v(F32, 2, 4), packed(F32, 1, 1, 7, 16), v(F32, 16, value=0)]
 STATES = [v(F32, 2, 4), v(F32, 2, 4)]
 GRU = [
@@ -73,7 +73,7 @@ CASES: list[Case] = [
     # array.c
     (K.Reshape, [X, c(I32, [3, 2])], [v(F32, 2, 3)], None, "size 0 of a result is 3"),
     (K.Concat, [X, v(I32, 2, 3)], [v(F32, 4, 3)], AXIS(0), "an operand is int32, not float32"),
-    (K.Concat, [quantised(I8, 2), quantised(I8, 2, scales=[1.0])], [quantised(I8, 4)], AXIS(0),
+    (K.Concat, [quantized(I8, 2), quantized(I8, 2, scales=[1.0])], [quantized(I8, 4)], AXIS(0),
      "the same scale"),
     (K.Concat, [X, v(F32, 2, 4)], [v(F32, 4, 3)], AXIS(0), r"cannot be joined"),
     (K.Concat, [X, v(F32, 6)], [v(F32, 4, 3)], AXIS(0), r"cannot be joined"),
@@ -96,7 +96,7 @@ CASES: list[Case] = [
     (K.Add, [v(I32, 2), v(I32, 2)], [v(I32, 2)], E(1), "an activation needs floats"),
     (K.Add, [X, X], [v(I32, 2, 3)], E(), "the result is int32"),
     (K.Add, [X, v(F32, 2, 4)], [Y], E(), "do not broadcast"),
-    (K.Add, [quantised(I8, 2), v(I8, 2)], [quantised(I8, 2)], E(), "one scale each"),
+    (K.Add, [quantized(I8, 2), v(I8, 2)], [quantized(I8, 2)], E(), "one scale each"),
     (K.Select, [v(BOOL, 2, 3), X, X], [v(I32, 2, 3)], None, "the result is int32"),
     (K.Select, [v(BOOL, 2, 3), X, v(I32, 2, 3)], [Y], None, "operand 2 is int32"),
     (K.Select, [v(BOOL, 2, 4), X, X], [Y], None, "do not broadcast"),
@@ -104,14 +104,14 @@ CASES: list[Case] = [
     (K.LogicalNot, [v(BOOL, 2)], [v(I32, 2)], E(), "the result may not be int32"),
     # cast.c
     (K.Quantize, [X], [v(I8, 2, 3)], None, "it needs scales"),
-    (K.Quantize, [X], [quantised(F32, 2, 3)], None, "the result may not be float32"),
-    (K.Quantize, [packed(I8, 1, 1, 2, 16, scales=[1.0] * 16)], [quantised(I8, 1, 1, 2, 16)], None,
+    (K.Quantize, [X], [quantized(F32, 2, 3)], None, "the result may not be float32"),
+    (K.Quantize, [packed(I8, 1, 1, 2, 16, scales=[1.0] * 16)], [quantized(I8, 1, 1, 2, 16)], None,
      "scales of an axis need a plain layout"),
     (K.Dequantize, [packed(I8, 1, 1, 2, 16, scales=[1.0] * 8)], [v(F32, 1, 1, 2, 16)], None,
      "a scale for each of their columns"),
-    (K.Dequantize, [quantised(I8, 2)], [v(I32, 2)], None, "the result may not be int32"),
+    (K.Dequantize, [quantized(I8, 2)], [v(I32, 2)], None, "the result may not be int32"),
     (K.Dequantize, [v(I8, 2)], [v(F32, 2)], None, "it needs scales"),
-    (K.DynamicQuantize, [X], [quantised(I8, 2, 3), v(F32, 2)], None, "has scales already"),
+    (K.DynamicQuantize, [X], [quantized(I8, 2, 3), v(F32, 2)], None, "has scales already"),
     (K.DynamicQuantize, [X], [v(U8, 2, 3), v(F32, 2)], None, "the result may not be uint8"),
     (K.DynamicQuantize, [X], [v(I8, 2, 3), v(I32, 2)], None, "the scales may not be int32"),
     (K.DynamicQuantize, [X], [v(I8, 3, 2), v(F32, 2)], None, "size 0 of a result is 2"),
@@ -183,21 +183,21 @@ CASES: list[Case] = [
     (K.Conv2D, [EIGHT, packed(I8, 1, 1, 1, 16, 4, scales=[1.0]), None, v(F32, 1)], [PIXELS],
      CONV(**ONE_BY_ONE, channels=16), "scales of its own beside operand 3"),
     (K.Conv2D, [v(I8, 1, 4, 4, 4), packed(I8, 1, 1, 1, 16, 4, scales=[1.0]), None, v(F32, 1)],
-     [quantised(I8, 1, 4, 4, 16)], CONV(**ONE_BY_ONE, channels=16), "the result may not be int8"),
+     [quantized(I8, 1, 4, 4, 16)], CONV(**ONE_BY_ONE, channels=16), "the result may not be int8"),
     (K.Conv2D, [v(I8, 1, 4, 4, 4), packed(I8, 1, 1, 1, 16, 4, scales=[1.0] * 3), None, v(F32, 1)],
      [PIXELS],
      CONV(**ONE_BY_ONE, channels=16), "3 scales for 16 columns"),
-    (K.Conv2D, [EIGHT, packed(I8, 1, 1, 1, 16, 4, scales=[1.0] * 3)], [quantised(I8, 1, 4, 4, 16)],
+    (K.Conv2D, [EIGHT, packed(I8, 1, 1, 1, 16, 4, scales=[1.0] * 3)], [quantized(I8, 1, 4, 4, 16)],
      CONV(**ONE_BY_ONE, channels=16), "its filter has 3 scales for 16 channels"),
-    (K.Conv2D, [EIGHT, packed(I8, 1, 1, 1, 16, 4, scales=[1.0], zeros=[1])], [quantised(I8, 1, 4,
+    (K.Conv2D, [EIGHT, packed(I8, 1, 1, 1, 16, 4, scales=[1.0], zeros=[1])], [quantized(I8, 1, 4,
      4, 16)],
      CONV(**ONE_BY_ONE, channels=16), "the zero point of a filter must be 0"),
-    (K.Conv2D, [v(I8, 1, 4, 4, 4), packed(I8, 1, 1, 1, 16, 4, scales=[1.0])], [quantised(I8, 1, 4,
+    (K.Conv2D, [v(I8, 1, 4, 4, 4), packed(I8, 1, 1, 1, 16, 4, scales=[1.0])], [quantized(I8, 1, 4,
      4, 16)],
      CONV(**ONE_BY_ONE, channels=16), "operand 0 and the result need one scale each"),
-    (K.Conv2D, [quantised(I8, 1, 4, 4, 4, scales=[1e30]), packed(I8, 1, 1, 1, 16, 4,
+    (K.Conv2D, [quantized(I8, 1, 4, 4, 4, scales=[1e30]), packed(I8, 1, 1, 1, 16, 4,
      scales=[1e30])],
-     [quantised(I8, 1, 4, 4, 16, scales=[1e-30])], CONV(**ONE_BY_ONE, channels=16),
+     [quantized(I8, 1, 4, 4, 16, scales=[1e-30])], CONV(**ONE_BY_ONE, channels=16),
      "ratio of its scales is infinite"),
     (K.DepthwiseConv2D, [IMAGE, v(F32, 1, 1, 16, value=1, layout=Layout.PANELS)], [PIXELS],
      CONV(**ONE_BY_ONE),
@@ -325,17 +325,17 @@ CASES: list[Case] = [
     (K.SpaceToBatchNd, [v(F32, 1 << 30, 0, 0, 0), c(I32, [1 << 16] * 3), c(I32, [[0, 0]] * 3)],
      [v(F32, 1, 0, 0, 0)], None,
      "blocks of shape .* are not possible"),
-    # normalise.c
+    # normalize.c
     (K.LayerNorm, [X, v(I32, 3, value=1)], [Y], AXIS(-1), "scale or offset may not be int32"),
     (K.Softmax, [v(F32)], [v(F32)], AXIS(-1), "operand 0 has shape"),
     # pool.c
-    (K.MaxPool, [quantised(I8, 1, 4, 4, 1)], [quantised(I8, 1, 2, 2, 1, scales=[1.0])], POOL(2, 2,
+    (K.MaxPool, [quantized(I8, 1, 4, 4, 1)], [quantized(I8, 1, 2, 2, 1, scales=[1.0])], POOL(2, 2,
      2, 2),
      "same scale and zero point"),
-    (K.MaxPool, [quantised(I8, 1, 4, 4, 1)], [quantised(I8, 1, 2, 2, 1, zeros=[3])], POOL(2, 2, 2,
+    (K.MaxPool, [quantized(I8, 1, 4, 4, 1)], [quantized(I8, 1, 2, 2, 1, zeros=[3])], POOL(2, 2, 2,
      2),
      "same scale and zero point"),
-    (K.MaxPool, [quantised(I8, 1, 4, 4, 1)], [v(I8, 1, 2, 2, 1)], POOL(2, 2, 2, 2),
+    (K.MaxPool, [quantized(I8, 1, 4, 4, 1)], [v(I8, 1, 2, 2, 1)], POOL(2, 2, 2, 2),
      "need one scale each"),
     (K.MaxPool, [v(F32, 1, 4, 4, 1)], [v(I32, 1, 2, 2, 1)], POOL(2, 2, 2, 2),
      "the result is int32"),
@@ -350,11 +350,11 @@ CASES: list[Case] = [
     (K.MaxPool, [v(F32, 1, 4, 4, 1)], [v(F32, 1, 2, 2, 1)], POOL(2, 2, 2, 2, Padding.EXPLICIT, [0,
      0]), "no four pads"),
     (K.MaxPool, [v(F32, 1, 4, 4, 1)], [v(F32, 1, 2, 2, 1)], POOL(0, 2, 2, 2), "a window or stride"),
-    (K.AvgPool, [quantised(I8, 1, 4096, 4096, 1)], [quantised(I8, 1, 1, 1, 1)], POOL(4096, 4096, 1,
+    (K.AvgPool, [quantized(I8, 1, 4096, 4096, 1)], [quantized(I8, 1, 1, 1, 1)], POOL(4096, 4096, 1,
      1), "above 32 bits"),
     # reduce.c, resize.c, rows.c
     (K.Sum, [X, c(I32, [0])], [v(I32, 3)], t.ReduceOptions(), "the result is int32"),
-    (K.Sum, [quantised(I8, 2, 3), c(I32, [0])], [v(I8, 3)], t.ReduceOptions(), "one scale each"),
+    (K.Sum, [quantized(I8, 2, 3), c(I32, [0])], [v(I8, 3)], t.ReduceOptions(), "one scale each"),
     (K.ArgMax, [X, c(I32, 0)], [v(F32, 3)], None, "the result may not be float32"),
     (K.TopK, [X, c(I32, 1)], [v(F32, 2, 1), v(I64, 2, 1)], None, "result 1 may not be int64"),
     (K.TopK, [X, c(I32, 1)], [v(F32, 2, 1), v(I32, 2, 2)], None, "size 1 of a result is 1"),

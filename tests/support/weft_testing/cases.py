@@ -1,4 +1,4 @@
-"""Op cases: one row of data per behaviour, run by `tests/conformance`.
+"""Op cases: one row of data per behavior, run by `tests/conformance`.
 
 A family's rows are the list `CASES` of `tests/conformance/cases/<family>.py`.
 """

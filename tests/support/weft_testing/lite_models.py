@@ -84,7 +84,7 @@ def file_of(
     return codec.encode(model, weights)
 
 
-def quantised(dtype: DataType, *shape: int, value: Any = None, **fields: Any) -> Tensor:
+def quantized(dtype: DataType, *shape: int, value: Any = None, **fields: Any) -> Tensor:
     """Return a quantized value or constant with one scale."""
     return Tensor(dtype, *shape, value=value, **({"scales": [0.5]} | fields))
 

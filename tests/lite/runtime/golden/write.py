@@ -30,7 +30,7 @@ def images(x: Any) -> Any:
 
 
 def steps(x: Any) -> Any:
-    """A recurrent layer, a normalisation and a softmax."""
+    """A recurrent layer, a normalization and a softmax."""
     y, _ = wf.nn.dynamic_rnn(wf.nn.rnn_cell.BasicLSTMCell(13), x, dtype=wf.float32)
     return wf.nn.softmax(wf.contrib.layers.layer_norm(wf.layers.dense(y, 17)))
 

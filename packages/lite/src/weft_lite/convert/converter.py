@@ -20,10 +20,10 @@ from weft_lite.convert.calibration import (
 from weft_lite.convert.costs import warn_of_loss, warn_of_size
 from weft_lite.convert.lowered import Array, Lowered
 from weft_lite.convert.lowering import lower
-from weft_lite.convert.quantise import (
+from weft_lite.convert.quantize import (
     ACTIVATIONS,
     Noise,
-    Quantiser,
+    Quantizer,
     noise_of_weights,
     require_activations,
 )
@@ -385,7 +385,7 @@ class Converter:
           [('mul', True, 'int8'), ('t', True, 'int8')]
         """
         require_method(ranges, calibrated=ranges != TRAINED)
-        require_activations(activations, quantised=weights is None)
+        require_activations(activations, quantized=weights is None)
         bounds = self._input_bounds()
         samples = collect_samples(calibration, self._source.inputs, bounds)
         lowered = self._lower(bounds)
@@ -395,9 +395,9 @@ class Converter:
             return noise_of_weights(lowered, small, samples, weights)
         float_names = value_names(lowered, keep_float, self._source.inputs)
         measured = measure(lowered, samples, ranges, float_names, activations)
-        quantiser = Quantiser(lowered, measured, float_names, ranges == TRAINED, activations)
-        quantiser.result()
-        return quantiser.noise(samples)
+        quantizer = Quantizer(lowered, measured, float_names, ranges == TRAINED, activations)
+        quantizer.result()
+        return quantizer.noise(samples)
 
     def _content(
         self,
@@ -414,7 +414,7 @@ class Converter:
             float_names = value_names(lowered, keep_float, self._source.inputs)
             measured = measure(lowered, calibration or (), ranges, float_names, activations)
             in_float, float_bytes = list(lowered.ops), len(self._write(lowered))
-            lowered = Quantiser(
+            lowered = Quantizer(
                 lowered, measured, float_names, ranges == TRAINED, activations
             ).result()
             fuse_tables(lowered)

@@ -1,6 +1,6 @@
 /* Functions of two operands that broadcast, and Select of three. Shapes are folded into few loops, the
  * innermost of which has operands that either advance by one element or stand still. */
-#include "quantised.h"
+#include "quantized.h"
 
 enum { BLOCK = 256, LOOPS = WL_MAX_RANK, OPERANDS = 3 };
 
@@ -10,7 +10,7 @@ typedef struct loops {
   int64_t step[OPERANDS][LOOPS];  /* in elements */
 } loops;
 
-/* Dimensions of the result with the steps of each operand; neighbours that go together become one. */
+/* Dimensions of the result with the steps of each operand; neighbors that go together become one. */
 static loops fold(const wl_tensor *out, const wl_tensor *const *operands, int count) {
   loops l = {0};
   int64_t steps[OPERANDS];
@@ -133,7 +133,7 @@ static bool divides(unsigned kind) {
 
 static bool compares(unsigned kind) { return kind >= WL_OP_Less && kind <= WL_OP_NotEqual; }
 
-static bool quantised(const wl_tensor *t) { return (WL_QUANTISED >> t->dtype & 1) && t->scales; }
+static bool quantized(const wl_tensor *t) { return (WL_QUANTIZED >> t->dtype & 1) && t->scales; }
 
 /* ---------------------------------------------------------------- int16 and uint8, by floats */
 
@@ -173,7 +173,7 @@ typedef struct pair {
   bool sums_bytes, bytes;
 } pair;
 
-static void quantised_row(const pair *p, size_t row, const int64_t *at) {
+static void quantized_row(const pair *p, size_t row, const int64_t *at) {
   size_t n = (size_t)p->loops.size[0], sa = (size_t)p->loops.step[0][0], sb = (size_t)p->loops.step[1][0];
   float a[BLOCK], b[BLOCK], out[BLOCK];
   for (size_t i = 0; i < n; i += BLOCK) {
@@ -190,7 +190,7 @@ static void quantised_row(const pair *p, size_t row, const int64_t *at) {
 /* Whether sums of bytes may be by integers: with scales that are neither much above that of the result,
  * where rounded factors would show, nor all far below it. */
 static bool sums8(pair *p, unsigned activation) {
-  if (p->a->dtype != WL_TYPE_INT8 || !quantised(p->a) || (p->op->kind != WL_OP_Add && p->op->kind != WL_OP_Sub))
+  if (p->a->dtype != WL_TYPE_INT8 || !quantized(p->a) || (p->op->kind != WL_OP_Add && p->op->kind != WL_OP_Sub))
     return false;
   double a = (double)p->a->scales[0] / (double)p->out->scales[0], b = (double)p->b->scales[0] / (double)p->out->scales[0];
   double most = a > b ? a : b;
@@ -213,7 +213,7 @@ static bool floats8(pair *p) {
       [WL_OP_Mul - WL_OP_Add] = WL_MUL8,         [WL_OP_Div - WL_OP_Add] = WL_DIV8,
       [WL_OP_Maximum - WL_OP_Add] = WL_MAXIMUM8, [WL_OP_Minimum - WL_OP_Add] = WL_MINIMUM8,
       [WL_OP_SquaredDifference - WL_OP_Add] = WL_SQUARED_DIFFERENCE8};
-  if (p->a->dtype != WL_TYPE_INT8 || !quantised(p->a) || compares(p->op->kind)) return false;
+  if (p->a->dtype != WL_TYPE_INT8 || !quantized(p->a) || compares(p->op->kind)) return false;
   float zero = (float)wl_zero_point(p->out, 0), inverse = 1 / p->out->scales[0];
   float low = nearbyintf(p->low * inverse), high = nearbyintf(p->high * inverse);
   p->by_floats = (wl_binary8){
@@ -253,8 +253,8 @@ static void one_row(const pair *p, size_t row) {
     else p->r->vector->binary8(&p->by_floats, n, a, sa, b, sb, out);
     return;
   }
-  if (quantised(p->a) && !compares(p->op->kind)) {
-    quantised_row(p, row, at);
+  if (quantized(p->a) && !compares(p->op->kind)) {
+    quantized_row(p, row, at);
     return;
   }
   size_t n = (size_t)p->loops.size[0], size = wl_type_size(p->a->dtype);
@@ -302,9 +302,9 @@ static wl_status check_binary(wl_interpreter *r, wl_op *op) {
   unsigned activation = wl_byte(r, op, WL_ELEMENTWISE_ACTIVATION);
   WL_TRY(wl_check_activation(r, activation));
   if (compares(op->kind)) return wl_expect_type(r, out, "the result", WL_TYPE(BOOL));
-  if (activation && a->dtype != WL_TYPE_FLOAT32 && !quantised(a))
+  if (activation && a->dtype != WL_TYPE_FLOAT32 && !quantized(a))
     return wl_fail(r, WL_DATA_LOSS, "an activation needs floats");
-  if ((WL_QUANTISED >> a->dtype & 1) &&
+  if ((WL_QUANTIZED >> a->dtype & 1) &&
       (a->scale_count != 1 || b->scale_count != 1 || out->scale_count != 1))
     return wl_fail(r, WL_DATA_LOSS, "operands and result need one scale each");
   return wl_expect_same_type(r, a, out, "the result");
@@ -354,7 +354,7 @@ static wl_status compute_binary(wl_interpreter *r, wl_op *op) {
 #define KERNEL(kind, types, in_place)                                                                  \
   const wl_kernel wl_op_##kind = {#kind, check_binary, shape_binary, compute_binary, types, 2, 2, 1,   \
                                   1 + WL_TABLE_ELEMENTWISE_OPTIONS, in_place};
-#define ARITHMETIC WL_NUMBERS | WL_QUANTISED
+#define ARITHMETIC WL_NUMBERS | WL_QUANTIZED
 KERNEL(Add, ARITHMETIC, 2)
 KERNEL(Sub, ARITHMETIC, 2)
 KERNEL(Mul, ARITHMETIC, 2)
@@ -368,12 +368,12 @@ KERNEL(FloorMod, WL_NUMBERS, 2)
 KERNEL(TruncateMod, WL_NUMBERS, 2)
 KERNEL(TruncateDiv, WL_NUMBERS, 2)
 KERNEL(Atan2, WL_FLOATS, 2)
-KERNEL(Less, WL_NUMBERS | WL_QUANTISED, 0)
-KERNEL(LessEqual, WL_NUMBERS | WL_QUANTISED, 0)
-KERNEL(Greater, WL_NUMBERS | WL_QUANTISED, 0)
-KERNEL(GreaterEqual, WL_NUMBERS | WL_QUANTISED, 0)
-KERNEL(Equal, WL_NUMBERS | WL_QUANTISED | WL_TYPE(BOOL), 0)
-KERNEL(NotEqual, WL_NUMBERS | WL_QUANTISED | WL_TYPE(BOOL), 0)
+KERNEL(Less, WL_NUMBERS | WL_QUANTIZED, 0)
+KERNEL(LessEqual, WL_NUMBERS | WL_QUANTIZED, 0)
+KERNEL(Greater, WL_NUMBERS | WL_QUANTIZED, 0)
+KERNEL(GreaterEqual, WL_NUMBERS | WL_QUANTIZED, 0)
+KERNEL(Equal, WL_NUMBERS | WL_QUANTIZED | WL_TYPE(BOOL), 0)
+KERNEL(NotEqual, WL_NUMBERS | WL_QUANTIZED | WL_TYPE(BOOL), 0)
 KERNEL(LogicalAnd, WL_TYPE(BOOL), 2)
 KERNEL(LogicalOr, WL_TYPE(BOOL), 2)
 

@@ -1,5 +1,5 @@
 /* Between types: Cast of numbers, Quantize and Dequantize by scales and zero points. */
-#include "quantised.h"
+#include "quantized.h"
 #include "runtime.h"
 
 static wl_status shape(wl_interpreter *r, wl_op *op) {
@@ -96,7 +96,7 @@ static float zero_of(const scaling *s, int64_t k) {
   return !s->t->zero_point_count ? 0 : (float)s->t->zero_points[s->t->zero_point_count > 1 ? k : 0];
 }
 
-static float dequantised(const scaling *s, int64_t i) {
+static float dequantized(const scaling *s, int64_t i) {
   if (!s->t->scales) return real(s->t, i);
   int64_t k = which(s, i);
   return ((float)integer(s->t, i) - zero_of(s, k)) * s->t->scales[k];
@@ -113,7 +113,7 @@ static bool scaled_by_columns(const wl_tensor *t) {
 
 static wl_status check_quantize(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0), *out = wl_out(r, op, 0);
-  WL_TRY(wl_expect_type(r, out, "the result", WL_QUANTISED));
+  WL_TRY(wl_expect_type(r, out, "the result", WL_QUANTIZED));
   if (!out->scales || (!x->scales && x->dtype != WL_TYPE_FLOAT32))
     return wl_fail(r, WL_DATA_LOSS, "it needs scales");
   if (per_axis_packed(x) || per_axis_packed(out))
@@ -145,7 +145,7 @@ static void quantize_piece(void *argument, unsigned task, size_t begin, size_t e
                    p->out->zero_point_count ? p->out->zero_points[0] : 0, (int16_t *)(void *)p->out->data + begin);
     return;
   }
-  p->r->vector->quantise8(end - begin, (const float *)(const void *)p->x->data + begin, p->out->scales[0],
+  p->r->vector->quantize8(end - begin, (const float *)(const void *)p->x->data + begin, p->out->scales[0],
                           p->out->zero_point_count ? p->out->zero_points[0] : 0, (int8_t *)p->out->data + begin);
 }
 
@@ -164,13 +164,13 @@ static wl_status compute_quantize(wl_interpreter *r, wl_op *op) {
   int64_t n = wl_elements(x);
   for (int64_t i = 0; i < n; i++) {
     int64_t k = which(&to, i);
-    float v = nearbyintf(dequantised(&from, i) / out->scales[k]) + zero_of(&to, k);
+    float v = nearbyintf(dequantized(&from, i) / out->scales[k]) + zero_of(&to, k);
     put_integer(out, i, (int64_t)(v > high ? high : v >= low ? v : low));
   }
   return WL_OK;
 }
 
-const wl_kernel wl_op_Quantize = {"Quantize", check_quantize, shape, compute_quantize, WL_FLOATS | WL_QUANTISED, 1, 1, 1, 0, 0};
+const wl_kernel wl_op_Quantize = {"Quantize", check_quantize, shape, compute_quantize, WL_FLOATS | WL_QUANTIZED, 1, 1, 1, 0, 0};
 
 static wl_status check_dequantize(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0);
@@ -227,11 +227,11 @@ static wl_status compute_dequantize(wl_interpreter *r, wl_op *op) {
   else if (x->scale_count == 1 && (x->dtype == WL_TYPE_INT8 || x->dtype == WL_TYPE_INT16))
     dequantize_all(x, (size_t)n, out);
   else
-    for (int64_t i = 0; i < n; i++) out[i] = dequantised(&from, i);
+    for (int64_t i = 0; i < n; i++) out[i] = dequantized(&from, i);
   return WL_OK;
 }
 
-const wl_kernel wl_op_Dequantize = {"Dequantize", check_dequantize, shape, compute_dequantize, WL_QUANTISED | WL_TYPE(INT32) | WL_TYPE(FLOAT16), 1, 1, 1, 0, 0};
+const wl_kernel wl_op_Dequantize = {"Dequantize", check_dequantize, shape, compute_dequantize, WL_QUANTIZED | WL_TYPE(INT32) | WL_TYPE(FLOAT16), 1, 1, 1, 0, 0};
 
 /* ---------------------------------------------------------------- scales that values tell */
 

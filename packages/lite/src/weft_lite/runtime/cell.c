@@ -1,5 +1,5 @@
 /* Recurrent cells: a product of what comes in beside the state with packed weights, then the gates. */
-#include "quantised.h"
+#include "quantized.h"
 #include "runtime.h"
 
 static const float *floats(const wl_tensor *t) { return (const float *)(const void *)t->data; }

@@ -1,7 +1,7 @@
 /* Convolutions: tiles of a product whose rows are found through pointers, one for each tap.
  * Conv2D takes packed filters (Layout PANELS); DepthwiseConv2D plain ones. */
 #include "product.h"
-#include "quantised.h"
+#include "quantized.h"
 #include "windows.h"
 
 enum { OUT_H, OUT_W, PAD_TOP, PAD_LEFT }; /* memo */

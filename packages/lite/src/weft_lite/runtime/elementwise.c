@@ -1,4 +1,4 @@
-/* Functions of one operand. Each is a loop over floats; quantised types go through it: bytes by a table
+/* Functions of one operand. Each is a loop over floats; quantized types go through it: bytes by a table
  * of all 256, int16 in blocks. A few have integers, too. */
 #include "runtime.h"
 
@@ -115,7 +115,7 @@ static floats_fn *function_of(const wl_op *op) {
 static wl_status check(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0), *out = wl_out(r, op, 0);
   WL_TRY(wl_expect_same_type(r, x, out, "the result"));
-  if ((WL_QUANTISED >> x->dtype & 1) && (x->scale_count != 1 || out->scale_count != 1))
+  if ((WL_QUANTIZED >> x->dtype & 1) && (x->scale_count != 1 || out->scale_count != 1))
     return wl_fail(r, WL_DATA_LOSS, "operand and result need one scale each");
   return WL_OK;
 }
@@ -232,8 +232,8 @@ static wl_status compute(wl_interpreter *r, wl_op *op) {
 #define KERNEL(kind, types)                                                                            \
   const wl_kernel wl_op_##kind = {                                                                     \
       #kind, check, shape, compute, types, 1, 1, 1, 1 + WL_TABLE_ELEMENTWISE_OPTIONS, 1};
-#define REAL WL_FLOATS | WL_QUANTISED
-#define ALSO_INTEGERS WL_NUMBERS | WL_QUANTISED
+#define REAL WL_FLOATS | WL_QUANTIZED
+#define ALSO_INTEGERS WL_NUMBERS | WL_QUANTIZED
 
 KERNEL(Abs, ALSO_INTEGERS)
 KERNEL(Neg, ALSO_INTEGERS)

@@ -1,6 +1,6 @@
 /* Products of matrices: FullyConnected by packed weights, BatchMatMul of any two. */
 #include "product.h"
-#include "quantised.h"
+#include "quantized.h"
 #include "runtime.h"
 
 /* ---------------------------------------------------------------- fully connected */

@@ -34,7 +34,7 @@ static void run_loops(const wl_view *v, int d, const uint8_t *from, uint8_t *to)
     run_loops(v, d + 1, from, to);
 }
 
-/* Loops of one turn go, and neighbours that advance together become one. */
+/* Loops of one turn go, and neighbors that advance together become one. */
 void wl_move(const wl_view *view, const uint8_t *from, uint8_t *to) {
   wl_view v = {.size = view->size};
   for (int d = 0; d < view->depth; d++) {

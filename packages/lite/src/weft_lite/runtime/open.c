@@ -173,7 +173,7 @@ static wl_status read_quantization(const uint8_t *m, wl_tensor *t, int64_t i, wl
   t->scale_count = wl_length(m, scales);
   t->zero_point_count = wl_length(m, zeros);
   t->axis = (int32_t)wl_number(m, table, WL_QUANTIZATION_AXIS, 4);
-  if (!t->scale_count) return REFUSE("tensor %d: its quantisation has no scale", i);
+  if (!t->scale_count) return REFUSE("tensor %d: its quantization has no scale", i);
   t->scales = (const float *)(const void *)(m + scales + 4);
   t->zero_points = wl_ints(m, zeros);
   if (t->zero_point_count > 1 && t->zero_point_count != t->scale_count)

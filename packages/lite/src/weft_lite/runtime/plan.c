@@ -3,7 +3,7 @@
  *
  * A clock ticks at each op, at its end once more if it calls subgraphs. A tensor is alive from one tick
  * to another; a sweep over the ticks keeps the live tensors in a set, ordered by offset, and a new
- * one must fit between its neighbours. */
+ * one must fit between its neighbors. */
 #include "runtime.h"
 
 enum { NEVER = UINT32_MAX, DEPTH = 16 };
@@ -84,7 +84,7 @@ static uint32_t lowest(uint64_t word) { return (uint32_t)__builtin_ctzll(word); 
 static uint32_t highest(uint64_t word) { return 63 - (uint32_t)__builtin_clzll(word); }
 
 /* The nearest member above (`up`) or below a rank, or NEVER. */
-static uint32_t neighbour(const planner *p, uint32_t rank, bool up) {
+static uint32_t neighbor(const planner *p, uint32_t rank, bool up) {
   int level = 0;
   for (; level < 6 && p->bits[level]; level++, rank /= 64) {
     uint32_t bit = rank % 64;
@@ -313,7 +313,7 @@ static wl_status begin_life(planner *p, uint32_t number) {
   const wl_tensor *t = &p->r->tensors[number];
   if (!in_arena(t)) return WL_OK;
   uint32_t rank = p->tensors[number].rank;
-  uint32_t above = neighbour(p, rank, true), below = neighbour(p, rank, false);
+  uint32_t above = neighbor(p, rank, true), below = neighbor(p, rank, false);
   uint32_t other = NEVER;
   if (above != NEVER && t->data + t->capacity > p->r->tensors[p->order[above]].data)
     other = p->order[above];

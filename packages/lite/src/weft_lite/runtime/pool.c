@@ -1,5 +1,5 @@
 /* Windows over images: MaxPool, AvgPool, which counts only elements inside of the image, and the gradients. */
-#include "quantised.h"
+#include "quantized.h"
 #include "runtime.h"
 
 enum { OUT_H, OUT_W, PAD_TOP, PAD_LEFT }; /* memo */
@@ -186,7 +186,7 @@ static wl_status compute(wl_interpreter *r, wl_op *op) {
 
 #define KERNEL(kind)                                                                         \
   const wl_kernel wl_op_##kind = {#kind, check, shape, compute,                              \
-                                  WL_FLOATS | WL_QUANTISED, 1, 1, 1,                       \
+                                  WL_FLOATS | WL_QUANTIZED, 1, 1, 1,                       \
                                   1 + WL_TABLE_POOL_OPTIONS, 0};
 KERNEL(MaxPool)
 KERNEL(AvgPool)

@@ -2,7 +2,7 @@
 #ifndef WEFT_LITE_PRODUCT_H
 #define WEFT_LITE_PRODUCT_H
 
-#include "quantised.h"
+#include "quantized.h"
 
 /* Rows of results whose operands are pointed to at a time. Scratch begins with pointers for each of their taps,
  * and goes on with the border. */

@@ -31,7 +31,7 @@ static wl_status shape_reduce(wl_interpreter *r, wl_op *op) {
 
 static wl_status check_reduce(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0), *out = wl_out(r, op, 0);
-  if ((WL_QUANTISED >> x->dtype & 1) && (x->scale_count != 1 || out->scale_count != 1))
+  if ((WL_QUANTIZED >> x->dtype & 1) && (x->scale_count != 1 || out->scale_count != 1))
     return wl_fail(r, WL_DATA_LOSS, "operand and result need one scale each");
   return wl_expect_same_type(r, x, out, "the result");
 }
@@ -242,11 +242,11 @@ static wl_status compute_reduce(wl_interpreter *r, wl_op *op) {
 #define KERNEL(kind, types)                                                                            \
   const wl_kernel wl_op_##kind = {#kind, check_reduce, shape_reduce, compute_reduce, types, 2, 2, 1,   \
                                   1 + WL_TABLE_REDUCE_OPTIONS, 0};
-KERNEL(Sum, WL_NUMBERS | WL_QUANTISED)
-KERNEL(Mean, WL_NUMBERS | WL_QUANTISED)
-KERNEL(Max, WL_NUMBERS | WL_QUANTISED)
-KERNEL(Min, WL_NUMBERS | WL_QUANTISED)
-KERNEL(Prod, WL_NUMBERS | WL_QUANTISED)
+KERNEL(Sum, WL_NUMBERS | WL_QUANTIZED)
+KERNEL(Mean, WL_NUMBERS | WL_QUANTIZED)
+KERNEL(Max, WL_NUMBERS | WL_QUANTIZED)
+KERNEL(Min, WL_NUMBERS | WL_QUANTIZED)
+KERNEL(Prod, WL_NUMBERS | WL_QUANTIZED)
 KERNEL(All, WL_TYPE(BOOL))
 KERNEL(Any, WL_TYPE(BOOL))
 
@@ -306,8 +306,8 @@ static wl_status compute_arg(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
-const wl_kernel wl_op_ArgMax = {"ArgMax", check_arg, shape_arg, compute_arg, WL_NUMBERS | WL_QUANTISED | WL_TYPE(BOOL), 2, 2, 1, 0, 0};
-const wl_kernel wl_op_ArgMin = {"ArgMin", check_arg, shape_arg, compute_arg, WL_NUMBERS | WL_QUANTISED | WL_TYPE(BOOL), 2, 2, 1, 0, 0};
+const wl_kernel wl_op_ArgMax = {"ArgMax", check_arg, shape_arg, compute_arg, WL_NUMBERS | WL_QUANTIZED | WL_TYPE(BOOL), 2, 2, 1, 0, 0};
+const wl_kernel wl_op_ArgMin = {"ArgMin", check_arg, shape_arg, compute_arg, WL_NUMBERS | WL_QUANTIZED | WL_TYPE(BOOL), 2, 2, 1, 0, 0};
 
 /* ---------------------------------------------------------------- the k largest */
 
@@ -368,7 +368,7 @@ static wl_status compute_top(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
-const wl_kernel wl_op_TopK = {"TopK", check_top, shape_top, compute_top, WL_NUMBERS | WL_QUANTISED, 2, 2, 2, 0, 0};
+const wl_kernel wl_op_TopK = {"TopK", check_top, shape_top, compute_top, WL_NUMBERS | WL_QUANTIZED, 2, 2, 2, 0, 0};
 
 /* ---------------------------------------------------------------- running sums */
 

@@ -28,9 +28,9 @@
 #define WL_TYPE(name) (1u << WL_TYPE_##name)
 #define WL_FLOATS WL_TYPE(FLOAT32)
 #define WL_NUMBERS (WL_TYPE(FLOAT32) | WL_TYPE(INT32) | WL_TYPE(INT64))
-#define WL_QUANTISED (WL_TYPE(INT8) | WL_TYPE(UINT8) | WL_TYPE(INT16))
+#define WL_QUANTIZED (WL_TYPE(INT8) | WL_TYPE(UINT8) | WL_TYPE(INT16))
 #define WL_ANY                                                                                         \
-  (WL_NUMBERS | WL_QUANTISED | WL_TYPE(BOOL) | WL_TYPE(FLOAT16))
+  (WL_NUMBERS | WL_QUANTIZED | WL_TYPE(BOOL) | WL_TYPE(FLOAT16))
 
 #define WL_TRY(call)                                                                                   \
   do {                                                                                                 \

@@ -104,7 +104,7 @@ typedef struct wl_vector {
   void (*add8)(const wl_sum8 *, size_t n, const int8_t *a, const int8_t *b, int8_t *out);
   void (*binary8)(const wl_binary8 *, size_t n, const int8_t *a, size_t sa, const int8_t *b, size_t sb, int8_t *out);
   void (*lookup8)(size_t n, const uint8_t *x, const uint8_t *table, uint8_t *out); /* table[x], of 256 */
-  void (*quantise8)(size_t n, const float *x, float scale, int32_t zero, int8_t *out);
+  void (*quantize8)(size_t n, const float *x, float scale, int32_t zero, int8_t *out);
   int32_t (*largest)(size_t n, const float *x); /* bits of a magnitude, which are ordered as these; most of all NaN */
   void (*bytes_of)(size_t n, const float *x, float factor, int8_t *out); /* x * factor to the nearest */
   void (*depthwise)(const wl_depthwise *);

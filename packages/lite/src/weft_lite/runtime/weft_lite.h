@@ -64,7 +64,7 @@ typedef struct wl_info {
   int32_t dims[WL_MAX_RANK];     /* now */
   int32_t declared[WL_MAX_RANK]; /* -1 where a size may change */
   size_t bytes;                  /* now */
-  const float *scales;           /* NULL without quantisation */
+  const float *scales;           /* NULL without quantization */
   const int32_t *zero_points;
   uint32_t scale_count, zero_point_count;
   int32_t axis;

@@ -161,7 +161,7 @@ class OpKind(IntEnum):
     # Three operands
     Select = 95  # condition, x, y; all broadcast
 
-    # Normalising
+    # Normalizing
     Softmax = 100
     LogSoftmax = 101
     LayerNorm = 102  # x, scale, offset; over the last axis
@@ -213,7 +213,7 @@ class OpKind(IntEnum):
 
     # Types
     Cast = 170
-    Quantize = 171  # float to a quantised type, or from one quantised type to another
+    Quantize = 171  # float to a quantized type, or from one quantized type to another
     Dequantize = 172
     DynamicQuantize = 173  # x -> int8, scales: one for each index of the first axis
 

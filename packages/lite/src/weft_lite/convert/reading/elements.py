@@ -88,11 +88,11 @@ def _cast(r: Reader, op: t.Op) -> Output:
 
 
 @reads(OpKind.Quantize, OpKind.Dequantize, OpKind.Copy)
-def _requantise(r: Reader, op: t.Op) -> Output:
+def _requantize(r: Reader, op: t.Op) -> Output:
     if r.is_constant(op.inputs[0]) and op.kind == OpKind.Dequantize:
         real_array = r.made[op.outputs[0]] = r.real_array(op.inputs[0])
         return convert_to_tensor(real_array)
-    return r.quantised(op.outputs[0], r.real(op.inputs[0]))
+    return r.quantized(op.outputs[0], r.real(op.inputs[0]))
 
 
 @reads(OpKind.Softmax)

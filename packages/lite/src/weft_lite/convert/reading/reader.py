@@ -130,9 +130,9 @@ class Reader:
 
     def result(self, op: t.Op, x: Output, index: int = 0) -> Output:
         """Return a real result in its stored form, after the op's activation."""
-        return self.quantised(op.outputs[index], apply_activation(x, activation_of(op)))
+        return self.quantized(op.outputs[index], apply_activation(x, activation_of(op)))
 
-    def quantised(self, number: int, x: Output) -> Output:
+    def quantized(self, number: int, x: Output) -> Output:
         """Convert real numbers to the stored form of a tensor."""
         tensor = self.tensor(number)
         q = tensor.quantization

@@ -10,7 +10,7 @@ import pytest
 
 import weft as wf
 from weft_lite import Interpreter
-from weft_lite.convert import Converter, agreement, quantise
+from weft_lite.convert import Converter, agreement, quantize
 from weft_lite.schema.codec import decode
 from weft_lite.schema.enums import DataType, OpKind
 
@@ -129,7 +129,7 @@ ONE: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize(("activations", "limit"), [("int8", 0.05), ("int16", 3e-4)])
 @pytest.mark.parametrize("kind", ONE)
-def test_a_quantised_op_is_close(kind: str, activations: str, limit: float) -> None:
+def test_a_quantized_op_is_close(kind: str, activations: str, limit: float) -> None:
     """By parts of the largest value: some units, where operand and result are rounded."""
     value = np.linspace(-3, 3, 120).astype("float32").reshape(40, 3)
     with wf.Graph().as_default():
@@ -322,7 +322,7 @@ POOLED: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize(("activations", "limit"), [("int8", 0.01), ("int16", 1e-4)])
 @pytest.mark.parametrize("case", POOLED)
-def test_pads_are_quantised(case: str, activations: str, limit: float) -> None:
+def test_pads_are_quantized(case: str, activations: str, limit: float) -> None:
     value = np.random.default_rng(0).normal(-3, 1, (1, 9, 8, 3)).astype("f")  # zero is no maximum
     with wf.Graph().as_default():
         x = wf.placeholder(wf.float32, [1, 9, 8, 3], name="x")
@@ -437,7 +437,7 @@ def test_ranges_of_a_point_are_the_extremes(method: str) -> None:
 
 def test_scales_have_zero_exactly() -> None:
     for low, high in [(-1, 1), (2, 5), (-5, -2), (0, 0), (-1e-3, 7)]:
-        step, zero = quantise.Range(low, high).scale()
+        step, zero = quantize.Range(low, high).scale()
         assert -128 <= zero <= 127
         assert step > 0
         ends = (np.array([-128, 127]) - zero) * step
@@ -501,7 +501,7 @@ def tabular() -> tuple[Converter, list[dict[str, Array]]]:
 
 
 @pytest.mark.parametrize("activations", ["int8", "int16"])
-def test_tables_are_quantised_with_the_range_of_all_rows(activations: str) -> None:
+def test_tables_are_quantized_with_the_range_of_all_rows(activations: str) -> None:
     converter, samples = tabular()
     content = converter.convert(calibration=samples, activations=activations)
     dtype = DataType[activations.upper()]

@@ -33,7 +33,7 @@ EXACT = {
     OpKind.Mul, OpKind.Div, OpKind.Maximum, OpKind.Minimum, OpKind.SquaredDifference,
     OpKind.Relu, OpKind.Lookup, OpKind.Quantize,
 }  # fmt: skip
-"""What all instruction sets compute alike, to the bit, in quantised types."""
+"""What all instruction sets compute alike, to the bit, in quantized types."""
 
 
 @dataclass

@@ -85,7 +85,7 @@ static void layer_norm(const rows *p, const float *x, float *out) {
     out[i] = out[i] * factor * (scale ? scale[i] : 1) + (offset ? offset[i] : 0);
 }
 
-static void l2_normalise(const rows *p, const float *x, float *out) {
+static void l2_normalize(const rows *p, const float *x, float *out) {
   float squares = squares_of(p, p->depth, x);
   float factor = 1 / sqrtf(squares > p->epsilon ? squares : p->epsilon);
   for (size_t i = 0; i < p->depth; i++) out[i] = x[i] * factor;
@@ -93,7 +93,7 @@ static void l2_normalise(const rows *p, const float *x, float *out) {
 
 static int32_t zero_point(const wl_tensor *t) { return t->zero_point_count ? t->zero_points[0] : 0; }
 
-static void quantised_row(const rows *p, unsigned task, size_t row) {
+static void quantized_row(const rows *p, unsigned task, size_t row) {
   float *real = (float *)(void *)wl_scratch(p->r, task);
   bool bytes = p->x->dtype != WL_TYPE_INT16, s8 = p->x->dtype == WL_TYPE_INT8;
   float zero = (float)zero_point(p->x), scale = p->x->scales[0];
@@ -106,7 +106,7 @@ static void quantised_row(const rows *p, unsigned task, size_t row) {
       real[i] = ((float)(bytes ? x[i] : ((const int16_t *)(const void *)x)[i]) - zero) * scale;
   p->row(p, real, real);
   if (s8) {
-    p->r->vector->quantise8(p->depth, real, p->out->scales[0], zero_point(p->out), (int8_t *)out);
+    p->r->vector->quantize8(p->depth, real, p->out->scales[0], zero_point(p->out), (int8_t *)out);
     return;
   }
   float low = bytes ? 0 : -32768, high = bytes ? 255 : 32767;
@@ -122,7 +122,7 @@ static void piece(void *argument, unsigned task, size_t begin, size_t end) {
   const rows *p = argument;
   for (size_t row = begin; row < end; row++) {
     if (p->x->dtype != WL_TYPE_FLOAT32)
-      quantised_row(p, task, row);
+      quantized_row(p, task, row);
     else
       p->row(p, (const float *)(const void *)p->x->data + row * p->depth,
              (float *)(void *)p->out->data + row * p->depth);
@@ -145,7 +145,7 @@ static wl_status compute(wl_interpreter *r, wl_op *op, row_function row) {
   static wl_status compute_##row(wl_interpreter *r, wl_op *op) { return compute(r, op, row); }         \
   const wl_kernel wl_op_##kind = {#kind, check, shape, compute_##row, types, 1, most, 1,               \
                                   1 + WL_TABLE_AXIS_OPTIONS, 0};
-KERNEL(Softmax, softmax, WL_FLOATS | WL_QUANTISED, 1)
-KERNEL(LogSoftmax, log_softmax, WL_FLOATS | WL_QUANTISED, 1)
+KERNEL(Softmax, softmax, WL_FLOATS | WL_QUANTIZED, 1)
+KERNEL(LogSoftmax, log_softmax, WL_FLOATS | WL_QUANTIZED, 1)
 KERNEL(LayerNorm, layer_norm, WL_FLOATS, 3)
-KERNEL(L2Normalize, l2_normalise, WL_FLOATS, 1)
+KERNEL(L2Normalize, l2_normalize, WL_FLOATS, 1)

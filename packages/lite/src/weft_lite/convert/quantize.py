@@ -137,7 +137,7 @@ def _noises(names: Sequence[tuple[str, str]], signal: Array, error: Array) -> li
     return sorted(result, key=lambda item: item.decibels)
 
 
-def require_activations(activations: str, quantised: bool) -> None:
+def require_activations(activations: str, quantized: bool) -> None:
     """Check the type of activations, which requires quantization unless it is the default.
 
     Raises: InvalidArgumentError: the type is unknown, or has no effect.
@@ -146,14 +146,14 @@ def require_activations(activations: str, quantised: bool) -> None:
         raise errors.InvalidArgumentError(
             f"activations must be one of {ACTIVATIONS}, not {activations!r}"
         )
-    if activations != ACTIVATIONS[0] and not quantised:
+    if activations != ACTIVATIONS[0] and not quantized:
         raise errors.InvalidArgumentError(
             f"activations={activations!r} requires calibration: without it, everything stays in "
             "float"
         )
 
 
-class Quantiser:
+class Quantizer:
     """Conversion of a float graph to int8 or int16.
 
     Each value exists in float, quantized, or in both forms, one of which is computed from the other

@@ -1,6 +1,6 @@
 /* Products of bytes. The bias of a product has the zero point of its operand in it: what is stored is
  * bias - zero point * sum of the weights, so that sums run over the stored numbers as they are. */
-#include "quantised.h"
+#include "quantized.h"
 
 wl_status wl_check_product8(wl_interpreter *r, const wl_op *op, int64_t channels) {
   const wl_tensor *x = wl_in(r, op, 0), *filter = wl_in(r, op, 1), *out = wl_out(r, op, 0);
@@ -125,7 +125,7 @@ static uint32_t last_pixel(const uint8_t *from, size_t pixel) {
   return word;
 }
 
-/* The taps of each result side by side, as one deep tap: depths of the colours of images are too short for
+/* The taps of each result side by side, as one deep tap: depths of the colors of images are too short for
  * a loop. */
 static void pad_rows(const product *p, wl_tile8 *tile, const void **rows, uint8_t *to) {
   size_t taps = p->taps, pixel = p->pixel, deep = (pixel + 3) / 4 * 4, count = tile->rows;

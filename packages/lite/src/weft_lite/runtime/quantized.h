@@ -1,6 +1,6 @@
 /* Products of bytes, or of words and bytes, for the kernels of convolutions and matrices. */
-#ifndef WEFT_LITE_QUANTISED_H
-#define WEFT_LITE_QUANTISED_H
+#ifndef WEFT_LITE_QUANTIZED_H
+#define WEFT_LITE_QUANTIZED_H
 
 #include "runtime.h"
 
