@@ -31,7 +31,7 @@ sinf sinhf sqrt sqrtf tanf tanhf trunc truncf fmaxf fminf fabsf
 """
 
 MATH: Final = frozenset(_MATH.split())
-"""Functions of the math library that the runtime may call."""
+"""Math library functions that the runtime may call."""
 
 _ANDROID = """
 calloc free getauxval memchr memcmp memcpy memmove memset strlen __stack_chk_fail
@@ -41,11 +41,11 @@ pthread_mutex_unlock pthread_once pthread_sigmask sched_yield sigdelset sigfills
 """
 
 ANDROID: Final = MATH | frozenset(_ANDROID.split())
-"""Functions of Android's libc and libm since API level 21 that the runtime may call."""
+"""Functions in Android's libc and libm (API level 21) that the runtime may call."""
 
 
 HELPERS: Final = ("__aeabi_", "__aarch64_")
-"""Prefixes of functions that every compiler for Arm brings, such as 64-bit division."""
+"""Prefixes of helper functions that every Arm compiler provides, such as 64-bit division."""
 
 
 class BuildResult(NamedTuple):
@@ -198,14 +198,14 @@ def flags_of(target: str, stem: str) -> list[str]:
 
 
 def bare_flags() -> list[str]:
-    """Return compiler flags of systems whose C library has no headers here."""
+    """Return compiler flags for systems whose C headers are not installed."""
     flags = ["-nostdinc", "-isystem", str(RUNTIME / "bare")]
     flags += ["-isystem", str(zig_library() / "include")]
     return [*flags, "-fno-builtin-bcmp", "-fno-stack-protector"]
 
 
 def kernel_flags(kinds: Sequence[str]) -> list[str]:
-    """Return compiler flags that exclude all other kernels."""
+    """Return compiler flags that exclude all kernels except the given ones."""
     if set(kinds) == set(all_kinds()):
         return []
     table = " ".join(f"OP({kind})" for kind in kinds)
@@ -213,7 +213,7 @@ def kernel_flags(kinds: Sequence[str]) -> list[str]:
 
 
 def is_needed(source: Path, kinds: Sequence[str]) -> bool:
-    """Return True if a source file has one of some kernels, or belongs to all builds."""
+    """Return True if a source file defines one of the kernels, or belongs to every build."""
     kinds_in_source = set(
         re.findall(r"\b(?:wl_op_|KERNEL\(|TEST\()(\w+)", source.read_text("utf-8"))
     )
@@ -250,12 +250,12 @@ def compile_runtime(
 def compile_files(
     files: Sequence[Path], folder: Path, command_of: Callable[[Path], list[str]]
 ) -> list[Path]:
-    """Compile C files, whose objects do not depend on the folders of files and results.
+    """Compile C files reproducibly: the objects do not contain folder names.
 
     Args:
       files: C files.
       folder: the folder for the object files, which is created.
-      command_of: function that returns the command to compile a file, without names of files.
+      command_of: function that returns the compile command of a file, without file names.
     Returns: the object files.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -340,7 +340,7 @@ def check_android(objects: Sequence[Path], archive: Path) -> int:
 
 
 def undefined_symbols(objects: Sequence[Object]) -> set[str]:
-    """Return the symbols that some object files need together from others."""
+    """Return the symbols that a set of object files imports."""
     defined = {name for item in objects for name in item.defined}
     return {name for item in objects for name in item.undefined} - defined
 

@@ -29,7 +29,7 @@ def name_of(dtype: Any) -> str:
 
 
 def view_elements(data: bytes | bytearray, dtype: str, shape: Sequence[int]) -> Any:
-    """View bytes as elements of a type and shape; for rank 0 as a single element."""
+    """View bytes as an array of a type and shape; for rank 0, as a single element."""
     view: Any = memoryview(data).cast("B")
     return view.cast(_FORMS[dtype], tuple(shape) or (1,))
 

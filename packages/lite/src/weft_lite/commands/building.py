@@ -82,7 +82,7 @@ _SIZES = {
     "arduino": "sources",
     "dart": "bindings",
 }
-"""The size that a build of a package reports."""
+"""Description of the size that a package build reports."""
 
 
 def _build(arguments: argparse.Namespace) -> targets.BuildResult:
@@ -120,7 +120,7 @@ def _build_firmware(arguments: argparse.Namespace) -> int:
 
 
 def _linked_libraries(target: str) -> list[str]:
-    """Return the parts of zig that are linked into the libraries of a target."""
+    """Return zig's components that are linked into the libraries of a target."""
     if target == "android":
         return ["compiler-rt"]
     for system, name in (("wasi", "wasi-libc"), ("windows", "mingw-w64")):

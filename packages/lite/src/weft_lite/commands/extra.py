@@ -47,7 +47,7 @@ def call_extra(name: str, *more: str) -> Callable[[argparse.Namespace], int]:
     """Return the function `call` of a converter module; devices do not install these modules.
 
     Args:
-      more: further packages that it requires.
+      more: additional packages that the function requires.
     """
 
     def call(arguments: argparse.Namespace) -> int:

@@ -55,7 +55,7 @@ def call(arguments: argparse.Namespace) -> int:
 
 
 def _copy_inputs(source: Interpreter, target: Interpreter) -> None:
-    """Set the inputs of an interpreter to those of another one of the same model.
+    """Copy the inputs of one interpreter to another interpreter of the same model.
 
     Raises: InvalidArgumentError: the inputs differ.
     """
@@ -134,7 +134,7 @@ def _form(details: dict[str, Any]) -> str:
 
 
 def _accesses(ops: Sequence[Op]) -> tuple[dict[int, list[int]], dict[int, int]]:
-    """Return the readers of each tensor, and its first writer, as indices of ops."""
+    """Return the indices of the ops that read each tensor, and of the first op that writes it."""
     readers: dict[int, list[int]] = {}
     writers: dict[int, int] = {}
     for op in ops:
@@ -219,7 +219,7 @@ def _flatten(values: Any) -> list[Any]:
 
 
 def _error(name: str, actual: Sequence[float], expected: Sequence[float]) -> ErrorRow | None:
-    """Return the error of a result; None if it has another number of elements."""
+    """Return the error of a result; None if the numbers of elements differ."""
     pairs = [
         (a, b)
         for a, b in zip(actual, expected, strict=False)

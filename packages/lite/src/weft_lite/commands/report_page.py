@@ -25,7 +25,7 @@ class Block(NamedTuple):
     Attributes:
       name: name of the tensor.
       first, last: indices of the ops that write it first and read it last.
-      offset, size_bytes: its place in the arena.
+      offset, size_bytes: its position and size in the arena.
       is_variable: True if it keeps its value between invocations.
     """
 

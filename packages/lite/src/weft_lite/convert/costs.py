@@ -1,4 +1,4 @@
-"""Prediction of the time of ops, to warn where a graph in int8 does not repay.
+"""Predicted op times, used to warn when an int8 graph would not be faster.
 
 Times are those of one thread with AVX-512, in nanoseconds: for each op, each element of the result,
 or each product. Only ratios matter; other instruction sets have similar ones.
@@ -18,7 +18,7 @@ from weft_lite.schema.enums import DataType, OpKind
 _log = logging.getLogger("weft")
 
 LOSS: Final = 1.1
-"""Ratio to the float graph from which on a slower graph is worth a warning."""
+"""Slowdown relative to the float graph above which a warning is logged."""
 
 PER_OP: Final = 50.0
 
@@ -60,7 +60,7 @@ def predict(op: Operation) -> float:
 
 
 def warn_of_loss(before: list[Operation], after: Lowered) -> None:
-    """Log a warning if a graph in int8 is predicted to be slower than it was in float.
+    """Log a warning if an int8 graph is predicted to be slower than the float graph.
 
     Graphs with loops, branches or recurrent cells are not predicted: their iterations are unknown.
 

@@ -41,7 +41,7 @@ def quantize_axes(numbers: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
 
 
 class Int8Products:
-    """Pass that makes the products of a graph and its bodies multiply int8 numbers.
+    """Pass that converts the products of a graph and its bodies to int8 products.
 
     Shared weights remain shared.
 
@@ -59,7 +59,7 @@ class Int8Products:
         self.changed: set[Value] = set()
 
     def ops(self, ops: Sequence[Operation]) -> list[Operation]:
-        """Return the ops of a graph or a body, with changed products and the ops these require."""
+        """Return the ops of a graph or body, with products converted and the required ops added."""
         operations: list[Operation] = []
         images: dict[Value, tuple[Value, Value]] = {}
         for op in ops:
@@ -80,7 +80,7 @@ class Int8Products:
         return operations
 
     def _is_candidate(self, op: Operation) -> bool:
-        """Return True if an op multiplies large float weights and may be changed."""
+        """Return True if an op multiplies large float weights and may be converted."""
         if op.kind not in self._kinds or any(out.name in self._float_names for out in op.outputs):
             return False
         x = op.inputs[0]

@@ -1,9 +1,9 @@
 """Conditionals and loops: Switch, Merge, Enter and Exit become If and While.
 
 The functional form of a step (`weft_graph.passes.functional_form`) consists of blocks. A branch
-becomes a subgraph that reads outer values and returns the values used outside. A loop becomes two
-subgraphs: the condition, and the body, which recomputes the parts of the condition that it needs.
-Loop invariants are computed before the loop.
+becomes a subgraph that reads values of the outer graph and returns the values used there. A loop
+becomes two subgraphs: the condition, and the body, which recomputes the parts of the condition that
+it needs. Loop invariants are computed before the loop.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class FlowLowering:
         return matches
 
     def _export_values(self, block: Block, position: int, sides: Sequence[Lowered]) -> list[Value]:
-        """Return further values of a branch that are used outside, zeros for the other branch."""
+        """Return the branch values that are used outside, as zeros for the other branch."""
         builder, inside, results = self._builder, set(_nodes_of(block)), []
         for node in _nodes_of_block(block):
             for output in node.outputs:
@@ -267,7 +267,7 @@ class FlowLowering:
         return initial, variables
 
     def _next_values(self, merges: Sequence[Node], variables: Sequence[Value]) -> list[Value]:
-        """Return the next values of loop variables, each a distinct value of its own."""
+        """Return the next values of loop variables, copied if needed so that all are distinct."""
         builder, result = self._builder, []
         for merge, variable in zip(merges, variables, strict=True):
             value = builder.value(_next_iteration_value(merge))

@@ -30,7 +30,7 @@ from weft_tensor import errors
 Shape = tuple[int, ...]
 
 _CHECKS = ("Assert",)
-"""Ops that can only stop a step and return nothing; lite leaves them out."""
+"""Ops without results that can only abort a step; lite omits them."""
 
 _SMALL_BYTES = 1 << 16
 """Size in bytes up to which a constant may be folded although it is larger than its operands."""
@@ -79,7 +79,7 @@ def lower(source: Source, bounds: Sequence[Shape], named: Mapping[str, Shape]) -
 
 
 def _drop_checks(step: StepGraph) -> None:
-    """Remove checks, and the nodes that only they use."""
+    """Remove checks, and the nodes that only checks use."""
     for node in list(step.graph.nodes):
         if any(control.type in _CHECKS for control in node.controls):
             controls = [c for c in node.controls if c.type not in _CHECKS]
@@ -202,7 +202,7 @@ class _Lowering:
                 self._builder.same(output, _unwritten_value(output))
 
     def _fold(self, node: Node) -> bool:
-        """Compute a node with constant inputs that earlier passes left, as in a branch or a loop.
+        """Fold a node with constant inputs that earlier passes missed, as in a branch or a loop.
 
         Returns: True if the node's outputs are now constants.
         """
@@ -258,7 +258,7 @@ def _missing_reason(node: Node) -> str:
 
 
 def _unwritten_value(output: Output) -> Value:
-    """Return a value that is never written, in place of one that lite cannot compute."""
+    """Return a placeholder value that is never written, for a value that lite cannot compute."""
     kind = TYPES.get(output.dtype.base_dtype.name, TYPES["float32"])
     shape = tuple(size or 1 for size in output.dims or ())
     return Value(output.name, kind, shape, shape)

@@ -1,8 +1,8 @@
-"""Fusion of functions that graphs compose of small ops into single ops of the runtime.
+"""Fusion of functions composed of small ops into single ops of the runtime.
 
-A pattern describes how a result may be computed. It is an `Op` with patterns of its inputs, `Oneof`
-with alternatives, a name, which stands for the same value at all its occurrences, or a number,
-which matches a constant.
+A pattern describes one way to compute a result. A pattern is an `Op` with patterns for its inputs,
+a `Oneof` with alternatives, a name, or a number. A name matches the same value at all its
+occurrences; a number matches a constant.
 """
 
 from __future__ import annotations

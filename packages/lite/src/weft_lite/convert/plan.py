@@ -73,7 +73,7 @@ def plan(lowered: Lowered) -> Plan:
 
 
 def find_overwritten(lowered: Lowered, alive: LiveRanges) -> dict[Value, Value]:
-    """Return the results that overwrite an operand that is not read later, with that operand."""
+    """Return the results that reuse the buffer of a dead operand, with that operand."""
     values: dict[Value, Value] = {}
     for op in _all_ops(lowered):
         if not in_place(op.kind) or len(op.outputs) != 1:
@@ -92,13 +92,13 @@ def find_overwritten(lowered: Lowered, alive: LiveRanges) -> dict[Value, Value]:
 
 
 def _has_same_bytes(op: Operation, operand: Value, result: Value) -> bool:
-    """Return True if both values always have the same size, also when sizes are open."""
+    """Return True if both values always have the same size, even with unknown dimensions."""
     is_open = -1 in operand.declared or -1 in result.declared
     return size_of(operand) == size_of(result) > 0 and (len(op.inputs) == 1 or not is_open)
 
 
 class LiveRanges:
-    """When values are alive, on the clock that `runtime/plan.c` verifies."""
+    """Live ranges of values, on the clock that `runtime/plan.c` verifies."""
 
     def __init__(self, lowered: Lowered) -> None:
         self.found: dict[Value, LiveRange] = {}

@@ -231,7 +231,7 @@ class Quantizer:
         return Lowered(self._source.inputs, outputs, self._ops, self._bodies)
 
     def _take_cells(self) -> None:
-        """Make recurrent cells, also in bodies, multiply int8 numbers unless kept in float."""
+        """Convert the products of recurrent cells to int8, also in bodies, unless kept in float."""
         if self._dtype is not DataType.INT8:
             return
         float_cells = [op for op in self._ops if self._is_kept(op)]
@@ -298,8 +298,9 @@ class Quantizer:
     def _shares_scale(self, op: Operation) -> bool:
         """Return True if the results of an op can share the scale of its first operand.
 
-        A lookup in a constant table needs a reader that computes in int8; one in other values needs
-        them in quantized form, because to quantize them takes longer than the lookup.
+        A lookup in a constant table needs a reader that computes in int8. A lookup in other values
+        needs their quantized form to exist already, because quantizing them takes longer than the
+        lookup.
         """
         if is_table(op):
             return op.outputs[0] in self._int8_operands

@@ -26,7 +26,7 @@ rules: Final[Registry[Rule]] = Registry("lite rule", "weft_lite.convert.rules")
 
 
 def describe_location(node: Node) -> str:
-    """Return the end of a message about a node: the user's line, or ""."""
+    """Return the suffix of a message about a node: the source line that created it, or ""."""
     return f"; made at {node.line}" if node.line else ""
 
 
@@ -124,11 +124,11 @@ class Builder:
         return is_known or output.node.role is Role.CONSTANT
 
     def fold(self, output: Output, array: Any) -> None:
-        """Make an output a constant, of any dtype if no op of the file reads it."""
+        """Replace an output by a constant, of any dtype if no op of the file reads it."""
         self._folded[output] = array
 
     def known(self, output: Output) -> Any:
-        """Return the value of shape arithmetic if static shapes determine it; otherwise None."""
+        """Return the result of shape arithmetic if static shapes determine it; otherwise None."""
         dtype = output.dtype.base_dtype
         arithmetic = dtype.is_integer or dtype.name not in TYPES
         if self.open or not arithmetic or len(output.dims or ()) > 1:

@@ -2,8 +2,8 @@
 
     ReluGrad(g, x) = where(x > 0, g, 0)   →   Greater(x, 0), Select(·, g, 0)
 
-So any elementwise op of the graph converts if lite has the primitives of its definition, and so do
-the update rules of optimizers.
+Any elementwise op converts if lite supports the primitives in its definition. This includes the
+update rules of optimizers.
 """
 
 from __future__ import annotations

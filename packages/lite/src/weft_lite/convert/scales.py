@@ -1,7 +1,7 @@
-"""Choice of the scales that several values share, so that int8 graphs need few Quantize ops.
+"""Choice of scales shared by several values, so that int8 graphs need few Quantize ops.
 
 Ops that move elements keep the scale of their operand. A Concat needs one scale for its result and
-all operands, which an operand without another reader gets in the first place.
+all operands; an operand that only the Concat reads is quantized with that scale from the start.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Smaller weights in float16 or int8, which are converted to float before use.
 
-An op before each user converts the weights to float, so that the arena has only one set of float
-weights at a time. Weights that a loop body reads are converted before the loop. With "dynamic",
-products multiply int8 numbers (`dynamic`), and the other weights are stored as with "int8". Rows
-of a table are looked up first, so that only these are converted.
+A conversion op precedes each user, so that the arena has only one set of float weights at a time.
+Weights that a loop body reads are converted before the loop. With "dynamic", products multiply int8
+numbers (`dynamic`), and the other weights are stored as with "int8". Lookups read the smaller table
+and convert only the selected rows.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     tanh(x * 0.5) + 1   →   table[x]
 
-The table has the real function, quantized once, so that it is also more precise than the chain.
-Ops take part that are functions of one element: unary ops, binary ops with a constant number, and
-changes of the scale.
+The table contains the exact function, quantized once, and is therefore more precise than the chain.
+A chain may contain all functions of one element: unary ops, binary ops with a constant scalar, and
+changes of scale.
 """
 
 from __future__ import annotations

@@ -174,7 +174,8 @@ Options = (
 class Quantization:
     """Real values are scale * (stored - zero point).
 
-    There is one scale, or one for each index of `axis`; as many zero points, or none for zeros.
+    There is one scale, or one for each index of `axis`. There are as many zero points, or none if
+    all are zero.
     """
 
     scales: list[Float] = field(default_factory=list)
@@ -184,7 +185,7 @@ class Quantization:
 
 @dataclass
 class Tensor:
-    """A value. All subgraphs share one list of them.
+    """A tensor of the file. All subgraphs share one list of tensors.
 
     `shape` has -1 for sizes that are known when it runs; `bound` then has the largest. `size` is
     bytes, at the bound. `offset` counts from the start of the arena or of the weights, and is a
@@ -207,7 +208,7 @@ class Tensor:
 
 @dataclass
 class Op:
-    """An operation: an OpKind, tensors by number (-1 for none), and options of its family."""
+    """An operation: an OpKind, tensor indices (-1 for none), and the options of its op family."""
 
     kind: Short = 0
     inputs: list[Int] = field(default_factory=list)
@@ -218,7 +219,7 @@ class Op:
 
 @dataclass
 class Subgraph:
-    """Operations that follow each other. The first one is the whole graph's."""
+    """A sequence of ops. Subgraph 0 is the main graph."""
 
     first_op: UInt = 0
     op_count: UInt = 0
@@ -245,7 +246,7 @@ class Signature:
 
 @dataclass
 class Metadata:
-    """Anything else that a program wants to find in the file."""
+    """Additional data by name, for programs that read the file."""
 
     key: str = ""
     value: bytes = b""
@@ -256,7 +257,7 @@ class Model:
     """The file: `arena_size` is the end of the last tensor; `scratch_size` is for kernels.
 
     Ops are in the order in which they run: those of subgraph 0 first, then those of subgraph 1, and
-    so on. Who calls a subgraph has a lower number, and nobody else calls it.
+    so on. Each subgraph has exactly one caller, which belongs to a subgraph with a lower index.
     """
 
     version: UInt = VERSION
@@ -281,4 +282,4 @@ TABLES: Final = (
     Signature,
     Metadata,
 )
-"""All tables but the root, in the order of the schema; first the union's, in its order."""
+"""All tables except the root, in schema order; those of the union come first, in its order."""

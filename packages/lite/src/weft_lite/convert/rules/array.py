@@ -30,11 +30,13 @@ PLAIN = {
 
 @rule(*PLAIN)
 def lower_unchanged(node: Node, b: Builder) -> None:
+    """Lower to the op of the file with the same operands."""
     b.emit(OpKind[PLAIN[node.type]], node, b.inputs(node))
 
 
 @rule("Identity", "Snapshot", "StopGradient", "PreventGradient", "CheckNumerics", "EnsureShape")
 def identity(node: Node, b: Builder) -> None:
+    """Reuse the value of the input; copy a variable that is read by reference."""
     if is_handle(node.inputs[0]):
         if node.inputs[0].dtype.is_ref:
             is_available = b.has(node.inputs[0])
@@ -46,6 +48,7 @@ def identity(node: Node, b: Builder) -> None:
 
 @rule("Squeeze")
 def squeeze(node: Node, b: Builder) -> None:
+    """Lower to Squeeze, with the axes as an operand."""
     axes = [int(axis) for axis in node.attrs["squeeze_dims"]]
     operand = [b.ints(f"{node.name}/axes", axes)] if axes else []
     b.emit(OpKind.Squeeze, node, [b.value(node.inputs[0]), *operand])
@@ -53,6 +56,7 @@ def squeeze(node: Node, b: Builder) -> None:
 
 @rule("StridedSlice")
 def strided_slice(node: Node, b: Builder) -> None:
+    """Lower to StridedSlice, with its masks as options."""
     names = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
     options = StridedSliceOptions(*(int(node.attrs[f"{name}_mask"]) for name in names))
     b.emit(OpKind.StridedSlice, node, b.inputs(node), options)
@@ -60,17 +64,20 @@ def strided_slice(node: Node, b: Builder) -> None:
 
 @rule("MirrorPad")
 def mirror_pad(node: Node, b: Builder) -> None:
+    """Lower to MirrorPad."""
     b.emit(OpKind.MirrorPad, node, b.inputs(node), PadOptions(PadMode[node.attrs["mode"]]))
 
 
 @rule("ConcatV2")
 def concat(node: Node, b: Builder) -> None:
+    """Lower to Concat along a constant axis."""
     axis = int(b.require_array(node.inputs[-1], "the axis"))
     b.emit(OpKind.Concat, node, b.inputs(node)[:-1], AxisOptions(axis))
 
 
 @rule("Pack", "Unpack")
 def pack(node: Node, b: Builder) -> None:
+    """Lower to Pack or Unpack."""
     if node.type == "Unpack" and not node.outputs:
         return
     b.emit(OpKind[node.type], node, b.inputs(node), AxisOptions(int(node.attrs["axis"])))
@@ -78,6 +85,7 @@ def pack(node: Node, b: Builder) -> None:
 
 @rule("Split", "SplitV")
 def split(node: Node, b: Builder) -> None:
+    """Lower to Split along a constant axis; the sizes of the pieces are in their shapes."""
     value, axis = (node.inputs[1], node.inputs[0]) if node.type == "Split" else (
         node.inputs[0], node.inputs[2],
     )  # fmt: skip
@@ -92,6 +100,7 @@ def split(node: Node, b: Builder) -> None:
 
 @rule("Gather", "GatherV2")
 def gather(node: Node, b: Builder) -> None:
+    """Lower to Gather along a constant axis."""
     axis = int(b.require_array(node.inputs[2], "the axis")) if node.type == "GatherV2" else 0
     batch = int(node.attrs.get("batch_dims", 0))
     if batch < 0:
@@ -102,17 +111,20 @@ def gather(node: Node, b: Builder) -> None:
 
 @rule("OneHot")
 def one_hot(node: Node, b: Builder) -> None:
+    """Lower to OneHot."""
     b.emit(OpKind.OneHot, node, b.inputs(node), AxisOptions(int(node.attrs["axis"])))
 
 
 @rule("SpaceToDepth", "DepthToSpace")
 def blocks(node: Node, b: Builder) -> None:
+    """Lower to SpaceToDepth or DepthToSpace on NHWC images."""
     x = image(b, node, node.inputs[0])
     emit_image(b, OpKind[node.type], node, [x], BlockOptions(int(node.attrs["block_size"])))
 
 
 @rule("Cast")
 def cast(node: Node, b: Builder) -> None:
+    """Lower to Cast."""
     b.emit(OpKind.Cast, node, b.inputs(node))
 
 
@@ -138,11 +150,13 @@ def broadcast_args(node: Node, b: Builder) -> None:
 
 @rule("Rank")
 def rank(node: Node, b: Builder) -> None:
+    """Replace by a constant, because ranks are static."""
     b.same(node.outputs[0], b.constant(node.name, np.int32(len(b.value(node.inputs[0]).shape))))
 
 
 @rule("Size")
 def size(node: Node, b: Builder) -> None:
+    """Lower to Prod(Shape(x))."""
     value = b.value(node.inputs[0])
     shape = b.new(f"{node.name}/shape", node.outputs[0].dtype.name, (len(value.shape),))
     shape.declared = shape.shape
@@ -152,6 +166,7 @@ def size(node: Node, b: Builder) -> None:
 
 @rule("ZerosLike", "OnesLike")
 def lower_fill(node: Node, b: Builder) -> None:
+    """Lower to a Fill with zeros or ones, in the shape of the input."""
     value = b.value(node.inputs[0])
     shape = b.ints(f"{node.name}/shape", value.shape)
     if -1 in value.declared:
@@ -164,5 +179,6 @@ def lower_fill(node: Node, b: Builder) -> None:
 
 @rule("ReverseSequence")
 def reverse_sequence(node: Node, b: Builder) -> None:
+    """Lower to ReverseSequence."""
     options = AxisOptions(int(node.attrs["seq_dim"]), int(node.attrs["batch_dim"]))
     b.emit(OpKind.ReverseSequence, node, b.inputs(node), options)

@@ -51,6 +51,7 @@ def conv_options(node: Node, height: int, width: int, channels: int) -> ConvOpti
 
 @rule("Conv2D")
 def conv2d(node: Node, b: Builder) -> None:
+    """Lower to Conv2D with packed filters, or to Patches(x) @ f if the filters change."""
     height, width, depth, channels = b.value(node.inputs[1]).shape
     options = conv_options(node, height, width, channels)
     x = image(b, node, node.inputs[0])
@@ -69,6 +70,7 @@ def conv2d(node: Node, b: Builder) -> None:
 
 @rule("Conv2DBackpropFilter")
 def conv2d_filter(node: Node, b: Builder) -> None:
+    """Lower the gradient with respect to the filters to Patches(x)ᵀ @ grad."""
     result = b.result(node.outputs[0])
     x, grad = (image(b, node, node.inputs[i]) for i in (0, 2))
     height, width, _, channels = result.shape
@@ -81,6 +83,7 @@ def conv2d_filter(node: Node, b: Builder) -> None:
 
 @rule("Conv2DBackpropInput")
 def lower_conv_transpose(node: Node, b: Builder) -> None:
+    """Lower to Conv2DTranspose or a sub-pixel convolution; to PatchesGrad if filters change."""
     height, width, channels = b.value(node.inputs[1]).shape[:3]
     options = conv_options(node, height, width, channels)
     sizes, filters = b.inputs(node)[:2]
@@ -192,6 +195,7 @@ class _Subpixels:
 
 @rule("DepthwiseConv2dNative")
 def depthwise(node: Node, b: Builder) -> None:
+    """Lower to DepthwiseConv2D, or to a sum over patches if the filters change."""
     height, width, depth, multiplier = b.value(node.inputs[1]).shape
     options = conv_options(node, height, width, depth * multiplier)
     x = image(b, node, node.inputs[0])
@@ -301,7 +305,7 @@ def _matrix(b: Builder, filters: Value) -> Value:
 
 
 def _reshape(b: Builder, x: Value, target: tuple[int, ...], name: str) -> Value:
-    """Return a value in another shape, of which one size may be -1."""
+    """Reshape a value; one dimension may be -1."""
     if x.dtype is not DataType.FLOAT32:
         name = x.dtype.name.lower()
         raise NotInLiteError(f"lite does not support filters that change of type {name}")
@@ -313,13 +317,13 @@ def _reshape(b: Builder, x: Value, target: tuple[int, ...], name: str) -> Value:
 
 
 def _image_of_rows(b: Builder, rows: Value, like: Value, node: Node) -> Value:
-    """Return a matrix with a row for each position of images as images of that size."""
+    """Reshape a matrix with one row per image position to images of the given size."""
     target = (-1, *like.shape[1:3], math.prod(rows.shape[1:]))
     return _reshape(b, rows, target, f"{node.name}/images")
 
 
 def _emit_image_rows(b: Builder, node: Node, rows: Value) -> None:
-    """Add the op that makes the result of a node, images, of a row for each position."""
+    """Add the op that reshapes a matrix with one row per position to a node's resulting images."""
     first = 1 if layout(node) == NHWC else 2
     dims = b.shape_of(node.outputs[0])
     target = (-1, *dims[first : first + 2], math.prod(rows.shape[1:]))

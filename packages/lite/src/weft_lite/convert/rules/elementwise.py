@@ -27,23 +27,27 @@ RENAMED = {"Inv": "Reciprocal", "Add": "Add", "AddV2": "Add", "RealDiv": "Div", 
 
 @rule(*ONE, *TWO, *RENAMED)
 def elementwise(node: Node, b: Builder) -> None:
+    """Lower to the elementwise op of the same function."""
     kind = OpKind[RENAMED.get(node.type, node.type)]
     emit_elementwise(b, kind, node, b.inputs(node), ElementwiseOptions())
 
 
 @rule("Round")
 def lower_rint(node: Node, b: Builder) -> None:
+    """Lower to Rint: `Round` rounds halves to even numbers, too."""
     b.emit(OpKind.Rint, node, b.inputs(node), ElementwiseOptions())
 
 
 @rule("LeakyRelu")
 def leaky_relu(node: Node, b: Builder) -> None:
+    """Lower to LeakyRelu."""
     options = ElementwiseOptions(alpha=float(node.attrs["alpha"]))
     b.emit(OpKind.LeakyRelu, node, b.inputs(node), options)
 
 
 @rule("BiasAdd")
 def bias_add(node: Node, b: Builder) -> None:
+    """Lower to Add, with the bias reshaped to the axis of the channels."""
     x, bias = b.inputs(node)
     assert x is not None and bias is not None
     if layout(node) == NHWC or len(x.shape) == 4:
@@ -58,6 +62,7 @@ def bias_add(node: Node, b: Builder) -> None:
 
 @rule("Select", "SelectV2")
 def select(node: Node, b: Builder) -> None:
+    """Lower to Select; a vector condition is reshaped to select rows."""
     values = b.inputs(node)
     condition, rank = b.value(node.inputs[0]), len(b.value(node.inputs[1]).shape)
     if node.type == "Select" and len(condition.shape) == 1 < rank:  # one truth for each row
@@ -70,6 +75,7 @@ def select(node: Node, b: Builder) -> None:
 
 @rule("ClipByValue")
 def clip(node: Node, b: Builder) -> None:
+    """Lower to Minimum(Maximum(x, low), high)."""
     x, low, high = b.inputs(node)
     minimum = b.new(f"{node.name}/least", node.outputs[0].dtype.name, b.shape_of(node.outputs[0]))
     b.add(OpKind.Maximum, [x, low], [minimum], ElementwiseOptions(), node.name)
@@ -102,6 +108,7 @@ def batch_norm(node: Node, b: Builder) -> None:
 
 @rule("AddN")
 def add_n(node: Node, b: Builder) -> None:
+    """Lower to a chain of Adds."""
     first, *others = b.inputs(node)
     if not others:
         b.same(node.outputs[0], b.value(node.inputs[0]))

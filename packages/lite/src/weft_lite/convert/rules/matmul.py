@@ -23,6 +23,7 @@ _EXACT: Final = 2**24
 
 @rule("MatMul", "BatchMatMul", "BatchMatMulV2")
 def product(node: Node, b: Builder) -> None:
+    """Lower to FullyConnected if the right operand is constant, otherwise to BatchMatMul."""
     first, second = ("transpose_a", "transpose_b") if node.type == "MatMul" else ("adj_x", "adj_y")
     left, right = bool(node.attrs[first]), bool(node.attrs[second])
     weights: Any = b.array(node.inputs[1])
@@ -40,7 +41,7 @@ def product(node: Node, b: Builder) -> None:
 
 @rule("MatMulInteger")
 def integer_product(node: Node, b: Builder) -> None:
-    """Lower to float products with so few terms that float32 represents all sums exactly."""
+    """Lower to float products, split so that float32 represents all sums exactly."""
     result = node.outputs[0]
     x, y = (_center(node, b, index) for index in (0, 1))
     whole = b.array(node.inputs[1])
@@ -91,7 +92,7 @@ def _center(node: Node, b: Builder, index: int) -> Value:
 
 
 def _chunks(weights: Any, depth: int) -> list[int]:
-    """Return the positions at which to split the summed axis so that sums stay below 2 ** 24."""
+    """Return the split positions of the summed axis that keep sums below 2 ** 24."""
     if weights is None:
         return list(range(0, depth, _EXACT // (_LARGEST * _LARGEST)))
     starts, sums = [0], 0.0

@@ -14,18 +14,21 @@ from weft_lite.schema.tables import PoolOptions
 
 @rule("MaxPool", "AvgPool")
 def pool(node: Node, b: Builder) -> None:
+    """Lower to MaxPool or AvgPool on NHWC images."""
     operands = [image(b, node, node.inputs[0])]
     emit_image(b, OpKind[node.type], node, [*operands], _options(node))
 
 
 @rule("MaxPoolGrad")
 def max_pool_grad(node: Node, b: Builder) -> None:
+    """Lower to MaxPoolGrad on NHWC images."""
     operands = [image(b, node, output) for output in node.inputs]
     emit_image(b, OpKind.MaxPoolGrad, node, [*operands], _options(node))
 
 
 @rule("AvgPoolGrad")
 def avg_pool_grad(node: Node, b: Builder) -> None:
+    """Lower to AvgPoolGrad on NHWC images."""
     sizes = b.value(node.inputs[0])
     if layout(node) != NHWC:
         shape = b.require_array(node.inputs[0], "the shape of a pooled image")

@@ -39,4 +39,5 @@ def fake_quant(node: Node, b: Builder) -> None:
 
 @rule("FakeQuantWithMinMaxVarsPerChannel")
 def fake_quant_of_channels(node: Node, b: Builder) -> None:
+    """Raise NotInLiteError: constant weights, which lite supports, are folded before this rule."""
     raise NotInLiteError("per-channel ranges are supported only for constant weights")

@@ -36,6 +36,7 @@ def declare(node: Node, b: Builder) -> None:
 
 @rule("ReadVariableOp")
 def read(node: Node, b: Builder) -> None:
+    """Lower to a Copy of the variable."""
     copy_variable(node, variable(node.inputs[0], b), b)
 
 
@@ -48,6 +49,7 @@ def copy_variable(node: Node, source: Value, b: Builder) -> None:
 
 @rule(*_UPDATES)
 def update(node: Node, b: Builder) -> None:
+    """Lower to an Assign of the new value, after an Add or Sub for AssignAdd and AssignSub."""
     state = variable(node.inputs[0], b)
     value = b.value(node.inputs[1])
     kind = _UPDATES[node.type]

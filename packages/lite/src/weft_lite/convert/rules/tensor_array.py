@@ -1,4 +1,4 @@
-"""TensorArrays, lowered to values whose first axis is that of the elements; the flow is the value.
+"""TensorArrays, lowered to tensors whose first axis indexes the elements; the flow is the tensor.
 
 The size and the element shape of an array are known when it is created, except for open sizes: an
 array with open sizes has no elements until the first is written.
@@ -19,6 +19,7 @@ from weft_lite.schema.tables import AxisOptions, RowsOptions
 
 @rule("TensorArrayV3")
 def make(node: Node, b: Builder) -> None:
+    """Lower to a Fill with zeros; the first axis of the result is that of the elements."""
     first = b.shapes.value(node.inputs[0])
     size = b.shapes.named.get(node.name, (first,))[0]
     if size is None or (node.attrs["dynamic_size"] and node.name not in b.shapes.named):
@@ -74,6 +75,7 @@ def _is_all_elements(indices: Output, handle: Output, rows: int | None, b: Build
 
 @rule("TensorArrayWriteV3", "TensorArrayScatterV3")
 def write(node: Node, b: Builder) -> None:
+    """Lower to SetRows; a scatter that writes all elements of a new array replaces the array."""
     handle, indices, value, flow = node.inputs
     array = array_of(flow, b)
     rows = b.value(value)
@@ -105,6 +107,7 @@ def _fills(indices: Output, handle: Output, rows: Value, b: Builder) -> bool:
 
 @rule("TensorArrayReadV3")
 def read(node: Node, b: Builder) -> None:
+    """Lower to Gather with a single index."""
     _, index, flow = node.inputs
     array = array_of(flow, b)
     result = b.new(node.name, node.outputs[0].dtype.name, array.shape[1:])
@@ -114,6 +117,7 @@ def read(node: Node, b: Builder) -> None:
 
 @rule("TensorArrayGatherV3")
 def gather(node: Node, b: Builder) -> None:
+    """Lower to Gather; reading all elements in order returns the array itself."""
     handle, indices, flow = node.inputs
     array = array_of(flow, b)
     if _is_all_elements(indices, handle, array.shape[0], b):
@@ -127,6 +131,7 @@ def gather(node: Node, b: Builder) -> None:
 
 @rule("TensorArrayConcatV3")
 def concat(node: Node, b: Builder) -> None:
+    """Lower to a Reshape that joins the first two axes."""
     array = array_of(node.inputs[1], b)
     if b.open or len(array.shape) < 2:
         raise NotInLiteError("elements to concatenate must have one static shape")
@@ -141,6 +146,7 @@ def concat(node: Node, b: Builder) -> None:
 
 @rule("TensorArraySplitV3")
 def split(node: Node, b: Builder) -> None:
+    """Lower to a Reshape of the value to (pieces, size, ...)."""
     _, value, lengths, flow = node.inputs
     sizes = b.require_array(lengths, "the lengths of a split")
     if b.open or sizes.size == 0 or (sizes != sizes[0]).any():
@@ -157,6 +163,7 @@ def split(node: Node, b: Builder) -> None:
 
 @rule("TensorArraySizeV3")
 def size(node: Node, b: Builder) -> None:
+    """Lower to a constant, or to the first size of the array at run time."""
     array = array_of(node.inputs[1], b)
     if not b.open:
         b.same(node.outputs[0], b.constant(node.name, np.int32(array.shape[0])))

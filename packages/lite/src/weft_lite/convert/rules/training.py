@@ -75,6 +75,7 @@ def cross_entropy(node: Node, b: Builder) -> None:
 
 @rule("BiasAddGrad")
 def bias_add_grad(node: Node, b: Builder) -> None:
+    """Lower to a Sum over all axes except that of the channels."""
     rank = len(b.value(node.inputs[0]).shape)
     channel = rank - 1 if layout(node) == NHWC else 1
     axes = b.ints(f"{node.name}/axes", [axis for axis in range(rank) if axis != channel])
