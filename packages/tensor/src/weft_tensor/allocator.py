@@ -7,7 +7,7 @@ types along it differ, so the block's finalizer runs when the last array over it
 happen in any thread and at any moment, even while that thread is inside the allocator. The
 finalizer therefore only appends to a deque, which is atomic; the next request drains the deque.
 
-A freed block is first kept whole, in a list of blocks of its exact size: a training step requests
+A freed block is first kept unsplit, in a list of blocks of its exact size: a training step requests
 the same sizes repeatedly and gets them back in a microsecond. If no block fits, free neighbors are
 merged before a new region is mapped.
 """
@@ -145,7 +145,7 @@ class CpuAllocator:
 
     With a limit, one region of that size is mapped at the first request, so that a request fails
     only when no gap between the blocks in use is large enough. Without one, regions grow by
-    powers of two, and a huge request gets a region of its own; regions that become free are
+    powers of two, and a huge request gets its own region; regions that become free are
     returned by `trim`, or when the system refuses another.
 
     Empty arrays and arrays of Python objects (strings) are ordinary NumPy arrays outside of the
@@ -499,7 +499,7 @@ def _allocate_ordinary(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarr
 def _allocate_unpooled(
     shape: tuple[int, ...], dtype: np.dtype[Any], size: int
 ) -> np.ndarray[Any, Any]:
-    """Return an aligned array for a finalizer that runs while its thread is inside the pool."""
+    """Return an aligned array outside the pool, for a finalizer that interrupts the pool."""
     memory = np.empty(size + ALIGNMENT, _BYTE)
     return np.ndarray(shape, dtype, memory, -memory.ctypes.data % ALIGNMENT)
 

@@ -98,7 +98,7 @@ def convert_os_errors(doing: str, path: str) -> Iterator[None]:
 
 
 def _reason(error: OSError, path: str) -> str:
-    """Return the reason, and the file if the error concerns another one."""
+    """Return the reason, and the file name if the error concerns another file."""
     reason = error.strerror or f"{type(error).__name__}: {error}"
     name = error.filename
     if not isinstance(name, str | bytes) or not name or os.fsdecode(name) == path:

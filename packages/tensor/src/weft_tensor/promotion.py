@@ -1,7 +1,7 @@
 """Promotion and casting rules.
 
 Tensors are never promoted: the operands of an op must have the same element type. Python scalars
-and nested lists have no type of their own: next to a tensor they get its type, alone they get
+and nested lists have no fixed type: next to a tensor they get its type, alone they get
 `default_dtype`. A cast between tensors is explicit and follows `can_cast`.
 """
 
@@ -199,7 +199,7 @@ def _all_integers(values: Any) -> bool:
 
 
 def _default_of_leaves(array: np.ndarray[Any, Any]) -> DType:
-    """Return the type of leaves without a common NumPy type, which must all have the same type."""
+    """Return the type of leaves that have no common NumPy type; all must have the same type."""
     leaf_types = {default_dtype(leaf) for leaf in array.flat}
     if len(leaf_types) != 1:
         names = ", ".join(sorted(dtype.name for dtype in leaf_types))

@@ -1,7 +1,7 @@
 """Static shapes: sizes that may be unknown, in a rank that may be unknown.
 
 Shape rules use `Dims`: a plain tuple of ints and Nones, or None if the rank is unknown.
-`TensorShape` and `Dimension` are what programs see, with TensorFlow 1.15's behavior.
+`TensorShape` and `Dimension` are the public classes, with TensorFlow 1.15's behavior.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def compatible_dims(a: Dims, b: Dims) -> bool:
 def broadcast_dims(a: Dims, b: Dims) -> Dims:
     """Return the shape of an elementwise op over `a` and `b`, by NumPy's broadcasting rule.
 
-    An unknown size and 1 give an unknown size; an unknown size and a size above 1 give that size.
+    An unknown size and 1 broadcast to an unknown size; an unknown size and a size above 1 give that
+    size.
 
     Raises:
       InvalidArgumentError: two sizes differ and neither is 1.
@@ -394,7 +395,7 @@ class TensorShape:
         """Return the shape, which must have this rank; unknown sizes if its rank was unknown.
 
         Raises:
-          InvalidArgumentError: the rank is another one.
+          InvalidArgumentError: the rank differs.
         """
         if self._dims is None:
             return TensorShape((None,) * rank)
@@ -426,7 +427,7 @@ class TensorShape:
         """Check that the rank is `rank` or unknown.
 
         Raises:
-          InvalidArgumentError: the rank is another one.
+          InvalidArgumentError: the rank differs.
         """
         if self.ndims not in (None, rank):
             raise InvalidArgumentError(f"Shape {self} must have rank {rank}")
