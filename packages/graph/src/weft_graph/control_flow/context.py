@@ -3,7 +3,7 @@
 While a context is open, it maps the inputs of nodes that `Graph.add_node` creates. A value from
 outside enters through a Switch or an Enter, created once per value. A node without inputs waits for
 the context's pivot, so that it runs once per run of the context. The shared value of a variable
-that is updated before or inside the context is read anew (`reads.py`).
+that is updated before or inside the context is read again (`reads.py`).
 
 The graph keeps its contexts (`Node.context`), so that passes can recover the functional form: a
 loop's variables with their initial and next values, and a conditional's predicate and branches.
@@ -449,7 +449,7 @@ def is_inside(output: Output, context: ControlFlowContext) -> bool:
 def is_constant_enter(node: Node) -> bool:
     """Return True if a node is the Enter of a loop invariant, in the loop's context.
 
-    Loops inside a context that were built from primitives or imported have no context of their own.
+    Loops inside a context that were built from primitives or imported have no separate context.
     """
     return (
         node.role is Role.ENTER

@@ -320,7 +320,7 @@ def _first_size(leaf: Any) -> Output:
 
 
 def _merge_row_count(count: int | None, leaf: Output) -> int | None:
-    """Return the known number of rows, combined with that of `leaf`."""
+    """Return the known number of rows, merged with the number in `leaf`."""
     num_rows = leaf.dims[0] if leaf.dims else None
     if count is not None and num_rows not in (None, count):
         raise errors.InvalidArgumentError(

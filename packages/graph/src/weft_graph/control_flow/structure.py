@@ -56,9 +56,9 @@ def flatten(structure: Any) -> tuple[list[Output], Rebuild]:
 
 
 def check_arrays(expected: Any, actual: Any, subject: str) -> None:
-    """Require each TensorArray in `actual` to be that at the same position in `expected`.
+    """Require each TensorArray in `actual` to be the one at the same position in `expected`.
 
-    Raises: InvalidArgumentError: it is another TensorArray, or not a TensorArray.
+    Raises: InvalidArgumentError: it is a different TensorArray, or not a TensorArray.
     """
     for a, b in zip(nest.flatten(expected), nest.flatten(actual), strict=True):
         if not isinstance(a, TensorArray) and not isinstance(b, TensorArray):

@@ -53,7 +53,7 @@ class _SharedState:
 
 
 class TensorArray:
-    """A list of tensors of one type that a step writes and reads by index, also inside loops.
+    """A list of tensors of the same type that a step writes and reads by index, also inside loops.
 
     Each element is written once and by default read once; the read removes it from the array. The
     gradient of a read is a write to a gradient array. An element that was never written reads as

@@ -63,7 +63,7 @@ _ALTERNATIVES: Mapping[str, tuple[str, Callable[[Output], Output]]] = {
 
 
 class Distribution:
-    """Base class: a batch of distributions of one kind.
+    """Base class: a batch of distributions of the same kind.
 
     One sample of one distribution is an event. `sample(shape)` has shape `shape + batch_shape +
     event_shape`, and `log_prob(value)` of such a value has shape `shape + batch_shape`.

@@ -25,7 +25,7 @@ class Uniform(Distribution):
     """Uniform distributions in [low, high).
 
     Args:
-      low, high: floating, of one dtype, with low < high; the shapes broadcast.
+      low, high: floating, of the same dtype, with low < high; the shapes broadcast.
       validate_args: check that low < high.
       allow_nan_stats: as in `Distribution`.
       name: name of the name scope.

@@ -236,7 +236,7 @@ class FunctionGraph(Graph):
         return output.node.graph is outer
 
     def copy_of(self, output: Output) -> Output | None:
-        """Return the counterpart in this body of a value captured by another one, or None."""
+        """Return this body's counterpart of a value that another body captured, or None."""
         for graph, copies in self.sources.items():
             current: Output | None = output
             if isinstance(graph, FunctionGraph) and output.node.graph is not graph:

@@ -60,7 +60,7 @@ def function(
       experimental_autograph_options, experimental_compile: accepted and ignored.
       experimental_relax_shapes: from the second call on, treat sizes that differ between calls as
         unknown.
-      name: name in the library; that of the Python function by default. A suffix makes it unique.
+      name: name in the library; defaults to that of the Python function. A suffix makes it unique.
       experimental_implements: stored as an attribute of the function.
     Returns: a function that is called like `func`; a decorator, without `func`.
     Raises:

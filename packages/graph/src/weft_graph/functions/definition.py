@@ -160,7 +160,7 @@ class FunctionDefinition:
     def _updates_with(
         self, changed_inputs: dict[FunctionDefinition, frozenset[int]]
     ) -> frozenset[int]:
-        """Return `updates`, using what is already known about the functions that it calls."""
+        """Return `updates`, using known results of the functions that it calls."""
         positions = {output: i for i, output in enumerate(self.inputs)}
         updates: set[int] = set()
         for node in self.nodes:

@@ -54,7 +54,7 @@ class NotGenerated(Exception):  # noqa: N818 - it is no error of a program
 
 
 class MonomorphicCode(NotGenerated):
-    """Signal that no code can serve several choices of shapes, as it was required to."""
+    """Signal that no code supports several choices of shapes, although this was required."""
 
 
 class SettingError(errors.InvalidArgumentError):
@@ -255,7 +255,7 @@ class CompileSupport(Protocol):
     """Interface that tells which nodes a code generator can compile."""
 
     def unsupported_reason(self, subject: Node | Subgraph) -> str:
-        """Return why a node or a whole loop cannot be compiled; "" if it can.
+        """Return the reason why a node or a whole loop cannot be compiled; "" if it can.
 
         A request may still be rejected because of its shapes.
         """
@@ -264,8 +264,8 @@ class CompileSupport(Protocol):
     def changes(self, node: Node) -> int:
         """Return the number of variables that a node updates, which are its first inputs.
 
-        The node is compiled for the shapes of the variables, which must be initialized. A reference
-        that it returns is that of its first input.
+        The node is compiled for the shapes of the variables, which must be initialized. If it
+        returns a reference, that is the reference of its first input.
         """
         ...
 
@@ -343,7 +343,7 @@ class CodeGenerator(CompileSupport, Protocol):
         ...
 
     def instance(self, request: Request, like: Iterable[Generated]) -> Generated | None:
-        """Return code for other sizes that serves a request too, in less than a millisecond.
+        """Return existing code for other sizes that supports a request; takes under 1 ms.
 
         Args:
           like: functions of the same nodes for other shapes.
@@ -361,9 +361,9 @@ class CodeGenerator(CompileSupport, Protocol):
         Args:
           request: the nodes, and the shapes and values to compile them for.
           like: functions of the same nodes for other shapes, whose code may be shared.
-          others: requests for other shapes, some of which the code must serve as well.
+          others: requests for other shapes, some of which the code must also support.
         Raises:
-          MonomorphicCode: the code would serve none of `others`.
+          MonomorphicCode: the code would support none of `others`.
           NotGenerated: the nodes cannot be compiled for these shapes and values.
         """
         ...

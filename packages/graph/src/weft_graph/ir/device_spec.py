@@ -114,7 +114,7 @@ class DeviceSpec:
         return DeviceSpec().parse_from_string(spec)
 
     def parse_from_string(self, spec: str) -> DeviceSpec:
-        """Set all parts to those of `spec`; return self.
+        """Copy all parts of `spec`; return self.
 
         Raises: InvalidArgumentError: a part is malformed or given twice.
         """

@@ -42,7 +42,7 @@ class Edits(Collections):
         self.set_inputs(node, inputs, reason=reason)
 
     def set_inputs(self, node: Node, inputs: Sequence[Output], *, reason: str) -> None:
-        """Replace all inputs of `node` by as many new ones.
+        """Replace all inputs of `node` by the same number of new ones.
 
         Raises:
           FailedPreconditionError: a session runs `node`.
@@ -137,7 +137,7 @@ class Edits(Collections):
             node.index = index
 
     def reorder(self, nodes: Sequence[Node], *, reason: str) -> None:
-        """Set the order of construction to that of `nodes`, which must be all nodes.
+        """Set the order of construction to the order of `nodes`, which must contain all nodes.
 
         Raises:
           FailedPreconditionError: a session runs one of them.

@@ -173,7 +173,7 @@ class IndexedSlices(CompositeTensor):
 
 
 class SparseTensor(CompositeTensor):
-    """A tensor of which only some elements are stored, by index.
+    """A tensor that stores only some of its elements, by index.
 
     Attributes:
       indices: int64, shape (n, rank), indices of the stored elements, usually in row-major order.

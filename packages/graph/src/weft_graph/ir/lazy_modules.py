@@ -4,7 +4,7 @@ No lock is held while a module is imported. Threads that need the same modules e
 Python executes a module once, and its import lock makes the other threads wait for the result. A
 lock of weft around an import would deadlock, because the module that another thread is importing
 may need that lock to register. Python's import locks alone cannot: a thread waits for a module only
-while it imports another one that depends on it, and the import graph has no cycles. If user code
+while it imports another that depends on it, and the import graph has no cycles. If user code
 adds a cycle, Python detects it and returns a partly executed module.
 
 A source is complete when all of its modules have been executed to their ends. Until then, every
@@ -46,7 +46,7 @@ class LazyModules(ABC):
     def load(self) -> None:
         """Import all modules; return immediately in a thread that is already importing them.
 
-        Ctrl-C is deferred meanwhile, because a partly executed module would register twice.
+        Ctrl-C is deferred during this time, because a partly executed module would register twice.
 
         Raises: Exception: any exception of a module.
         """

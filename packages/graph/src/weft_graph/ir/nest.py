@@ -71,7 +71,7 @@ def _open_container(value: Any, composites: bool) -> list[tuple[Any, Any]] | Non
 
 
 def _rebuild(like: Any, children: Sequence[Any]) -> Any:
-    """Return a container like another one with new children, in `_open_container`'s order."""
+    """Return a copy of a container with new children, in `_open_container`'s order."""
     if isinstance(like, Mapping):
         by_key = dict(zip(sorted(like), children, strict=True))
         pairs = [(key, by_key[key]) for key in like]
@@ -188,7 +188,7 @@ def map_structure(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> A
     """Apply `func` to corresponding leaves of structures; return a structure like the first.
 
     Args:
-      func: function of as many arguments as there are structures.
+      func: function with one argument per structure.
       *structure: structures that match, as checked by `assert_same_structure`.
       **kwargs: `check_types` and `expand_composites` of that function.
     Raises:
@@ -416,7 +416,7 @@ def map_structure_up_to(
 
     Args:
       shallow_tree: structure at whose leaves the traversal stops.
-      func: function of as many arguments as there are inputs.
+      func: function with one argument per input.
       *inputs: structures that extend `shallow_tree`.
       **kwargs: `check_types`, as for `assert_shallow_structure`.
     Raises: InvalidTypeError, InvalidArgumentError: they do not extend it, or there are none.

@@ -410,7 +410,7 @@ class Output(Operators):
     def set_shape(self, shape: Any) -> None:
         """Refine the static shape.
 
-        Raises: InvalidArgumentError: `shape` contradicts what is known.
+        Raises: InvalidArgumentError: `shape` contradicts the known shape.
         """
         self.dims = merge_dims(self.dims, as_dims(shape))
         refinements.count += 1

@@ -13,12 +13,12 @@ class Origins:
         self._replaced: dict[str, dict[str, None]] = {}
 
     def note_derived(self, name: str, origin: str) -> None:
-        """Record that a node was added on behalf of another one."""
+        """Record that a node was added on behalf of another node."""
         if name != origin:  # else it is a copy
             self._derived[name] = origin
 
     def note_replaced(self, name: str, old: str) -> None:
-        """Record that a node computes what another one did."""
+        """Record that a node replaces another node."""
         if name != old:
             self._replaced.setdefault(name, {})[old] = None
 

@@ -115,7 +115,7 @@ class Layer:
     Args:
       trainable: True if its variables are trainable.
       name: name of the layer and its scope; by default a unique name derived from the class.
-      dtype: element type of the variables; that of the first input by default.
+      dtype: element type of the variables; defaults to that of the first input.
     Attributes:
       built: True if the variables exist.
 

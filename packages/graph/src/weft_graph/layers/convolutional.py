@@ -51,7 +51,7 @@ class Conv(Layer):
       data_format: "channels_last" or "channels_first".
       activation: applied last; None for none.
       use_bias: add a bias.
-      kernel_initializer: that of the variable scope by default.
+      kernel_initializer: defaults to that of the variable scope.
       bias_initializer: zeros by default.
       kernel_regularizer, bias_regularizer: functions from the variable to a loss.
       activity_regularizer: function from the output to a loss.

@@ -21,7 +21,7 @@ def safe_ops() -> frozenset[str]:
 
     They are derived from the declarations of all ops, including those of other packages.
 
-    Returns: names of op types, to which a program may add further allowed ones.
+    Returns: names of op types; a program may add more.
 
     Examples:
       >>> "MatMul" in wf.safe_ops(), "WriteFile" in wf.safe_ops(), "PyFunc" in wf.safe_ops()
@@ -115,7 +115,7 @@ def _called_functions(attrs: Iterable[proto.AttrValue]) -> Iterator[str]:
 
 
 def _gradients(library: proto.FunctionDefLibrary) -> Iterator[tuple[str, str]]:
-    """Yield the names of functions with those of their gradient functions."""
+    """Yield the names of functions with the names of their gradient functions."""
     for gradient in library.gradient:
         yield gradient.function_name, gradient.gradient_func
     for function in library.function:

@@ -42,7 +42,7 @@ def with_current_ops(graph_def: proto.GraphDef) -> proto.GraphDef:
 
 
 _SHAPELESS: Final = 21
-"""Last graph version in which a placeholder's scalar shape means an unknown shape."""
+"""The last graph version in which a scalar shape of a placeholder means an unknown shape."""
 
 
 def _drop_shape(node: proto.NodeDef, new_nodes: _NewNodes) -> None:

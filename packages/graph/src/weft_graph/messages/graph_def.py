@@ -25,7 +25,7 @@ GRAPH_DEF_VERSION_MIN_PRODUCER: Final = 0
 """The oldest writer version whose graphs can be read."""
 
 _LARGE: Final = 2**16
-"""Bytes from which on an array is assumed to take most of the message of its node."""
+"""Minimum number of bytes for which an array is assumed to take most of the message of its node."""
 
 SHAPES_ATTR: Final = "_output_shapes"
 

@@ -119,7 +119,7 @@ def make_tensor_proto(
 
     Args:
       values: number, string, nested list, array, or TensorProto (returned unchanged).
-      dtype: element type; that of the values by default.
+      dtype: element type; defaults to that of the values.
       shape: shape of the tensor; the last value is repeated to fill it.
       verify_shape: require `values` to have `shape` already.
       allow_broadcast: accepted for compatibility and ignored.

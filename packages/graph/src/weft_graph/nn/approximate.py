@@ -1,7 +1,6 @@
 """Approximate top-k functions, which are exact in weft.
 
-Programs request a least fraction of the true results. The search is that of `top_k`, which always
-returns all of them.
+Programs request a least fraction of the true results. The search is exact: it uses `top_k`.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def approx_min_k(
     """Return the k smallest elements along an axis in ascending order; the result is exact.
 
     Args:
-      operand, k, reduction_dimension, recall_target: as of `approx_max_k`.
+      operand, k, reduction_dimension, recall_target: as for `approx_max_k`.
       reduction_input_size_override, aggregate_to_topk: no effect, because the result is exact.
     Returns: values and int32 positions along the axis, shape (..., k, ...).
     Raises: InvalidArgumentError: as `approx_max_k`.
@@ -85,7 +84,7 @@ def approx_top_k(
     """Return the result of `approx_max_k` or `approx_min_k`.
 
     Args:
-      input, k, reduction_dimension, recall_target: as of `approx_max_k`.
+      input, k, reduction_dimension, recall_target: as for `approx_max_k`.
       is_max_k: return the largest elements instead of the smallest ones.
       reduction_input_size_override, aggregate_to_topk: no effect, because the result is exact.
     Returns: values and int32 positions along the axis, shape (..., k, ...).

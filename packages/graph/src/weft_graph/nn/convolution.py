@@ -99,7 +99,7 @@ def _layout_2d(data_format: str | None) -> tuple[str, int]:
 
 
 def _strides_2d(value: Any, wide: str) -> list[int]:
-    """Return the strides of a 2-D layout for those of one axis."""
+    """Return the strides of a 2-D layout for strides along one axis."""
     entries = expand(value, "stride", 1, "NWC" if wide == "NHWC" else "NCW")
     step = entries[1] if wide == "NHWC" else entries[2]
     return [1, 1, step, 1] if wide == "NHWC" else [1, 1, 1, step]

@@ -164,7 +164,7 @@ def _compute_sampled_logits(
 
 
 def _true_logits(inputs: Output, rows: Output, num_true: int) -> Output:
-    """Return inner products of each input (N, D) with its own num_true rows (N * num_true, D)."""
+    """Return the inner products of each input (N, D) with its rows of (N * num_true, D)."""
     if num_true == 1:
         return reduction.reduce_sum(out("Mul", [inputs, rows]), 1, keepdims=True)
     depth = inputs.dims[1] if inputs.dims is not None else None

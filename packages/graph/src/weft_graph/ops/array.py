@@ -308,7 +308,7 @@ def zeros_like(
     """Return zeros of the shape of `tensor`.
 
     Args:
-      dtype: element type; that of `tensor` by default.
+      dtype: element type; defaults to that of `tensor`.
       optimize: return a constant if the shape is static and small.
     Returns: shape and dtype of `tensor`.
 

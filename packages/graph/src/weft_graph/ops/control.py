@@ -440,7 +440,7 @@ def py_func(
       func: function of one read-only array per input that returns arrays or values of types `Tout`.
       inp: tensors.
       Tout: element type, or a list of element types.
-      stateful: True if equal inputs may give different results, or calls have side effects.
+      stateful: True if equal inputs may produce different results, or if calls have side effects.
         Otherwise a function of constants is called once instead of in each step.
     Returns: an output of unknown shape, or a list of them. If `Tout` is empty, the node, or an
       empty list if it is not stateful, because nothing would run it.

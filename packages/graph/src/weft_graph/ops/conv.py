@@ -118,7 +118,7 @@ def _filter_rule(op: str, depthwise: bool = False) -> Any:
 def _check_backprop_shapes(
     op: str, node: NodeSpec, x: Dims, filters: Dims, grad: Dims, depthwise: bool
 ) -> tuple[Dims, Dims]:
-    """Return the shapes of input and filter after checking them against that of the gradient."""
+    """Return the shapes of input and filter after checking them against the gradient's shape."""
     expected = forward_shape(op, node, x, filters, depthwise)
     assert expected is not None
     try:

@@ -23,7 +23,7 @@ def convert_to_tensor(
 
     Args:
       value: an output, a variable, a number, a string, a nested list of these, or an array.
-      dtype: element type; that of the value by default.
+      dtype: element type; defaults to that of the value.
       name: name of the constant, if one is created.
       preferred_dtype: element type to use if possible when `dtype` is None; `dtype_hint` is its
         newer name.

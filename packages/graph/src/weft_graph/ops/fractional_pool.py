@@ -159,7 +159,7 @@ def fractional_avg_pool(
         their order is random.
       overlapping: let a region contain the first row and column of the next one.
       deterministic: use the same regions in each run.
-      seed, seed2: random seeds; those of the graph by default.
+      seed, seed2: random seeds; default to those of the graph.
     Returns: a named tuple of the `output`, shape (N, H', W', C), and of `row_pooling_sequence` and
       `col_pooling_sequence`, int64, the starts of the regions and the end of the last one.
     Raises: InvalidArgumentError: the ratio is invalid.
@@ -194,7 +194,7 @@ def fractional_max_pool(
     Args:
       value: float32, float64, int32 or int64, shape (N, H, W, C).
       pooling_ratio, pseudo_random, overlapping, deterministic: as for `fractional_avg_pool`.
-      seed, seed2: random seeds; those of the graph by default.
+      seed, seed2: random seeds; default to those of the graph.
     Returns: as `fractional_avg_pool`.
     Raises: InvalidArgumentError: the ratio is invalid.
 

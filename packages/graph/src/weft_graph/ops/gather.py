@@ -612,7 +612,7 @@ def one_hot(
       depth: integer of rank 0.
       on_value, off_value: rank 0, 1 and 0 by default.
       axis: index of the new axis; the last one by default.
-      dtype: element type; that of the values, or float32, by default.
+      dtype: element type; defaults to that of the values, or float32.
     Raises: InvalidTypeError: `dtype` and the types of the values differ.
 
     Examples:

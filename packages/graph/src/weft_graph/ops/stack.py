@@ -157,7 +157,7 @@ def stack_pop_v2(handle: Any, elem_type: Any, name: str | None = None) -> Output
 
 
 def stack_copy(handle: Any, elem_type: Any, name: str | None = None) -> Output:
-    """Return a new stack with the current contents of another one; values are not copied."""
+    """Return a new stack with the current contents of another; values are not copied."""
     return out("StackCopy", [handle], {"elem_type": dtypes.as_dtype(elem_type).base_dtype}, name)
 
 

@@ -1,8 +1,8 @@
 """Formulas of the update rules of optimizers, as scalar expressions.
 
 A formula receives the node's attributes and one element of each input of `Apply*`, in the order
-of `weft_graph.ops.training.RULES`. It returns the new element of each variable. The order of
-operations is that of the kernels.
+of `weft_graph.ops.training.RULES`. It returns the new element of each variable. Operations are in
+the same order as in the kernels.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ _DECLARED_ROLES: Final = frozenset({Role.PLACEHOLDER, Role.CALL})
 
 
 class CertainShapes:
-    """Query whether static shapes follow from those of constants and feeds.
+    """Query for shapes that follow from the shapes of constants and feeds.
 
     Other static shapes are declarations: by `set_shape`, of a placeholder with a default, of a
     variable or a queue, or in the signature of a function. The actual shape may differ, so a node
@@ -48,7 +48,7 @@ class CertainShapes:
 
 
 def _can_infer(node: Node) -> bool:
-    """Return True if a node's shapes can follow from those of its inputs."""
+    """Return True if a node's shapes can follow from the shapes of its inputs."""
     if node.role is Role.ARGUMENT:
         return True
     return node.traits.state is State.NONE and node.role not in _DECLARED_ROLES

@@ -19,7 +19,7 @@ Path = tuple[Atom, ...]
 
 
 class Branch:
-    """Two blocks, one of which is selected by a predicate.
+    """Two blocks; a predicate selects one of them.
 
     Attributes:
       pred: bool, rank 0.
@@ -124,7 +124,7 @@ class Structurer:
         return node
 
     def _connect(self, need: Node, node: Node) -> None:
-        """Make the element of `node` wait for that of `need`, in the frame of `need`."""
+        """Make the element of `node` wait for the element of `need`, in the frame of `need`."""
         target = self._element(node)
         if target is None or need.role is Role.ENTER or is_free(need):
             return

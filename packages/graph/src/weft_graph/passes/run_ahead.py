@@ -37,7 +37,7 @@ def limit_run_ahead(
     Args:
       memory: the limits and the devices of nodes; None if there is one device.
       host: the device of nodes without a source.
-      bytes_of: sizes of values; those of static shapes by default.
+      bytes_of: sizes of values; default to those of static shapes.
       run_order: sorts live nodes into execution order.
     Returns: the number of nodes that wait for earlier ones.
     """

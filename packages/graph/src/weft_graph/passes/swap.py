@@ -60,7 +60,7 @@ def swap_to_host(
       memory: the limits of devices other than the host, and the devices of nodes.
       host: name of the host device.
       ahead: number of nodes between the start of a swap-in and the next use of the value.
-      bytes_of: sizes of values; those of static shapes by default.
+      bytes_of: sizes of values; default to those of static shapes.
       run_order: sorts live nodes into execution order; they are in that order by default.
     Returns: the number of swapped values.
     """
@@ -181,7 +181,7 @@ class _SwapRewriter:
     def _ends_of_copies(
         self, controls: Sequence[_Wait], live: Sequence[int], limit: int
     ) -> list[tuple[_Wait, int]]:
-        """Return, for each copy, the index by which it must have ended to meet the limit.
+        """Return, for each copy, the index before which it must end to meet the limit.
 
         Copies end in the order in which they begin. If a copy need not end before the swap-in, its
         value stays on the device.

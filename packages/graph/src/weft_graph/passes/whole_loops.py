@@ -152,7 +152,7 @@ class WholeLoop:
             handle = node.inputs[0]
 
     def variable_at(self, source: Output) -> int | None:
-        """Return the index of the reference or handle that an output in the loop stands for."""
+        """Return the index of the reference or handle that an output in the loop represents."""
         while source.dtype.is_ref or source.dtype is dtypes.resource:
             node = source.node
             if node in self._position:

@@ -324,7 +324,7 @@ def row_splits_to_segment_ids(splits: Any, name: str | None = None, out_type: An
     Args:
       splits: int32 or int64, shape (nrows + 1,), ascending from 0.
       name: name scope of the nodes.
-      out_type: int32 or int64; that of `splits` by default.
+      out_type: int32 or int64; defaults to that of `splits`.
     Returns: shape (splits[-1],).
     Raises: InvalidTypeError: `splits` have another type.
 
@@ -348,7 +348,7 @@ def segment_ids_to_row_splits(
     Args:
       segment_ids: int32 or int64, shape (n,), in any order; negative ones are ignored.
       num_segments: number of rows, shape (); the largest id plus one by default.
-      out_type: int32 or int64; that of the ids by default.
+      out_type: int32 or int64; defaults to that of the ids.
       name: name scope of the nodes.
     Returns: shape (num_segments + 1,).
     Raises: InvalidTypeError: `segment_ids` have another type.

@@ -198,7 +198,7 @@ def _require_equal_counts(values: Sequence[RaggedTensor]) -> Output:
 
 
 def _require_equal_rows(values: Sequence[RaggedTensor]) -> list[RaggedTensor]:
-    """Return values after checking that their row lengths are those of the first.
+    """Return values after checking that their row lengths equal those of the first.
 
     Raises (at run time): InvalidArgumentError: lengths differ.
     """
@@ -395,7 +395,7 @@ def _uniform(value: RaggedTensor, axis: int) -> bool:
 
 
 def _bounds(sizes: Output, total: Output, count: int) -> list[tuple[Any, Any]]:
-    """Return the bounds of each part from sizes, one of which may be -1."""
+    """Return the bounds of each part from sizes; one size may be -1."""
     dtype = total.dtype.base_dtype
     part_sizes = out("Cast", [sizes], {"DstT": dtype})
     zero = constant_of(np.array(0, dtype.numpy))

@@ -284,7 +284,7 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
         Args:
           axis: one axis, for a size of shape (), or several, for a vector; all axes by default.
           name: name scope of the nodes.
-          out_type: int32 or int64; that of the splits by default.
+          out_type: int32 or int64; defaults to that of the splits.
         """
         element_type = self._rows.dtype if out_type is None else dtypes.as_dtype(out_type)
         with get_default_graph().name_scope(name or "RaggedBoundingBox"):
@@ -361,7 +361,7 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
             return dense
 
     def to_sparse(self, name: str | None = None) -> SparseTensor:
-        """Convert to a SparseTensor whose indices are those in the padded tensor."""
+        """Convert to a SparseTensor; its indices are positions in the padded tensor."""
         with get_default_graph().name_scope(name or "RaggedToSparse"):
             sparse: SparseTensor = makers.lookup("to_sparse")(self)
             return sparse

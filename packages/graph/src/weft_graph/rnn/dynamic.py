@@ -213,7 +213,7 @@ def bidirectional_dynamic_rnn(
     time_major: bool = False,
     scope: Any = None,
 ) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-    """Run one cell forward in time and another one backward.
+    """Run one cell forward in time and another backward.
 
     Args:
       cell_fw, cell_bw: RNNCells.

@@ -187,7 +187,7 @@ def static_bidirectional_rnn(
     sequence_length: Any = None,
     scope: Any = None,
 ) -> tuple[list[Any], Any, Any]:
-    """Run one cell forward and another one backward over a list of inputs; concatenate outputs.
+    """Run one cell forward and another backward over a list of inputs; concatenate outputs.
 
     Args:
       cell_fw, cell_bw: RNNCells.

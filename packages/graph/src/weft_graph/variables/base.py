@@ -202,7 +202,7 @@ class Variable(Operators, metaclass=_VariableMeta):
       caching_device: device where reads of the value are cached.
       name: name of the node; "Variable" by default, made unique.
       variable_def: a VariableDef to rebuild the object from, instead of everything else.
-      dtype: element type; that of the initial value by default.
+      dtype: element type; defaults to that of the initial value.
       expected_shape: deprecated and ignored, as in TensorFlow.
       import_scope: name scope of the imported graph of `variable_def`.
       constraint: function that optimizers apply to the value after an update.

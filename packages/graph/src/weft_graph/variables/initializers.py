@@ -52,7 +52,7 @@ class Initializer:
 
         Args:
           shape: integers, or a shape tensor if the initializer does not need static sizes.
-          dtype: element type; that of the initializer by default.
+          dtype: element type; defaults to that of the initializer.
           partition_info: position of the part of a partitioned variable.
         """
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""New reads of reference variables, for uses to which the shared read is too old.
+"""New reads of reference variables, for uses that need a newer value than the shared read.
 
 All uses of a reference variable share one node `read`. Nodes that run after an update, or in a loop
 that updates the variable, must not use that value: they get a new read. Without an update in
@@ -18,7 +18,7 @@ from weft_tensor import dtypes
 
 
 def reference_of(value: Output) -> Output | None:
-    """Return the reference of which `value` is the shared read "<variable>/read", or None.
+    """Return the reference whose shared read "<variable>/read" is `value`, or None.
 
     A value on another device than the variable is an explicit cache, not a shared read.
     """

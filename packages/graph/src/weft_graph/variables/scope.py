@@ -376,7 +376,7 @@ def get_local_variable(name: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def no_regularizer(_: Any) -> None:
-    """Regularizer without a loss, to override that of the scope.
+    """Regularizer without a loss, to override the scope's regularizer.
 
     Args:
       _: the variable.

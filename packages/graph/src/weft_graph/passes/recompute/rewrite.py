@@ -43,7 +43,7 @@ def recompute(
       scope: name scope of gradient nodes that are not marked as such.
       memory: memory limits of the step; the plan with the least work within them is chosen. None to
         minimize memory.
-      bytes_of: sizes of values; those of static shapes by default.
+      bytes_of: sizes of values; default to those of static shapes.
       run_order: sorts live nodes into execution order; they are in that order by default.
     Returns: the number of copied nodes.
     """

@@ -28,7 +28,7 @@ class RNNCell(Layer):
     Args:
       trainable: make the variables trainable.
       name: name of the cell and its variable scope; derived from the class by default.
-      dtype: element type of the variables; that of the first input by default.
+      dtype: element type of the variables; defaults to that of the first input.
       **kwargs: arguments of `layers.Layer`.
 
     Examples:

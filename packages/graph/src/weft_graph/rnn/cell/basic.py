@@ -31,7 +31,7 @@ class BasicRNNCell(LayerRNNCell):
       activation: function, or its name; tanh by default.
       reuse: reuse the variables of a previous cell of that name.
       name: name of the cell and its variable scope.
-      dtype: element type of the variables; that of the first input by default.
+      dtype: element type of the variables; defaults to that of the first input.
       **kwargs: arguments of `layers.Layer`.
 
     Examples:
@@ -95,11 +95,11 @@ class GRUCell(LayerRNNCell):
       num_units: H, size of the state.
       activation: function, or its name; tanh by default.
       reuse: reuse the variables of a previous cell of that name.
-      kernel_initializer: initializer of both kernels; that of the variable scope by default.
+      kernel_initializer: initializer of both kernels; defaults to that of the variable scope.
       bias_initializer: initializer of both biases; by default ones for the gates and zeros for the
         candidate.
       name: name of the cell and its variable scope.
-      dtype: element type of the variables; that of the first input by default.
+      dtype: element type of the variables; defaults to that of the first input.
       **kwargs: arguments of `layers.Layer`.
     Source: Cho et al. 2014.
 

@@ -73,7 +73,7 @@ class BasicLSTMCell(LayerRNNCell):
       activation: function, or its name; tanh by default.
       reuse: reuse the variables of a previous cell of that name.
       name: name of the cell and its variable scope.
-      dtype: element type of the variables; that of the first input by default.
+      dtype: element type of the variables; defaults to that of the first input.
       **kwargs: arguments of `layers.Layer`.
     Source: Hochreiter and Schmidhuber 1997; Zaremba et al. 2014.
 
@@ -155,7 +155,7 @@ class LSTMCell(LayerRNNCell):
       num_units: C, size of c.
       use_peepholes: add peepholes, so that the gates depend on c.
       cell_clip: clip c' to [-cell_clip, cell_clip]; None for no limit.
-      initializer: initializer of kernels and peepholes; that of the variable scope by default.
+      initializer: initializer of kernels and peepholes; defaults to that of the variable scope.
       num_proj: H, size of h and of the output; by default C, without a projection.
       proj_clip: clip h' to [-proj_clip, proj_clip] if there is a projection.
       num_unit_shards, num_proj_shards: number of parts of the kernel and of the projection, along
@@ -166,7 +166,7 @@ class LSTMCell(LayerRNNCell):
       activation: function, or its name; tanh by default.
       reuse: reuse the variables of a previous cell of that name.
       name: name of the cell and its variable scope.
-      dtype: element type of the variables; that of the first input by default.
+      dtype: element type of the variables; defaults to that of the first input.
       **kwargs: arguments of `layers.Layer`.
     Source: Hochreiter and Schmidhuber 1997; Sak et al. 2014.
 

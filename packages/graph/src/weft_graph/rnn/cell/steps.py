@@ -192,7 +192,7 @@ def _select_past_end(past_end: Output, old: Any, new: Any) -> Any:
 def rnn_step(
     past_end: Output, zero_output: Any, state: Any, call_cell: Callable[[], tuple[Any, Any]]
 ) -> tuple[Any, Any]:
-    """Compute one step of a cell over sequences, some of which may have ended.
+    """Compute one step of a cell over a batch of sequences; some may have ended.
 
     The cell runs for all examples. Ended ones output zeros and keep their state.
 

@@ -24,7 +24,7 @@ from weft_tensor.shape import TensorShape, as_dims, format_dims
 
 
 class RNNCellWrapper(RNNCell):
-    """Base class of wrappers, which have neither variables nor a variable scope.
+    """Base class of wrappers; they have no variables and no variable scope.
 
     Args:
       cell: the wrapped cell.
@@ -214,7 +214,7 @@ class DropoutWrapper(RNNCellWrapper):
         return nest.map_structure(mask, sizes)
 
     def _seed_of(self, kind: str, number: int) -> int | None:
-        """Return a seed for each use of dropout, derived from that of the wrapper."""
+        """Return a seed for each use of dropout, derived from the wrapper's seed."""
         if self._seed is None:
             return None
         text = f"{self._seed}{kind}_{number}".encode()
