@@ -163,7 +163,7 @@ _NONE = Gradient(not_differentiable, accepts_none=True, accepts_sparse=True)
 
 
 def register_in_graph(graph: Graph, name: str, entry: Gradient) -> None:
-    """Register an override whose lifetime is that of a graph."""
+    """Register an override that lives as long as a graph."""
     graph.gradient_functions[name] = entry
 
 
@@ -184,7 +184,7 @@ def name_calls(source: str) -> Iterator[None]:
 def gradient_source() -> str:
     """Return an identifier of the current call of `gradients`, unique in its graph.
 
-    It serves gradient functions with state across nodes: a TensorArray has one gradient array for
+    It is for gradient functions with state across nodes: a TensorArray has one gradient array for
     each call.
     """
     return getattr(_calls, "source", "")

@@ -1,4 +1,4 @@
-"""Calling the registered gradient of a node, and checking what it returns."""
+"""Calls of the registered gradient of a node, and checks of the results."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ def apply_gradient(
         fit an input.
 
     Args:
-      grads: what flows back into its outputs.
-      needed: for each input, whether what flows back into it is used; it may be left out where not.
+      grads: gradients of its outputs.
+      needed: for each input, True if its gradient is used; it may be left out where not.
     Raises:
       NotFoundError: its op has no gradient.
-      InvalidArgumentError: its gradient returns too many or too few, or what does not fit an input.
+      InvalidArgumentError: its gradient function returns too many or too few values, or a value
+        that does not match an input.
     """
     entry = gradient_of(node)
     output_grads = list(grads)

@@ -1,4 +1,4 @@
-"""The gradient of a loop: a loop of as many iterations in reverse (paper, section 4.4).
+"""The gradient of a loop: a loop with the same trip count in reverse (paper, section 4.4).
 
 A loop is differentiated as one unit. Its body is walked once, inside the body of a new loop. The
 variables of the new loop are the gradients of the forward loop's variables, and a sum for each loop

@@ -120,7 +120,7 @@ def empty_slices(output: Output, like: IndexedSlices) -> IndexedSlices:
 
 
 def all_before_any(grads: Sequence[Grad | None]) -> list[Grad | None]:
-    """Return the same gradients, each of which waits until all are computed."""
+    """Return the same gradients, all available only when all are computed."""
     present = [grad for grad in grads if grad is not None]
     if len(present) < 2:
         return list(grads)

@@ -1,4 +1,4 @@
-"""Gradients of gathering and scattering; that of a gather is IndexedSlices if possible."""
+"""Gradients of gathering and scattering; the gradient of a gather is IndexedSlices if possible."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ def _sizes(x: Output, op: str) -> tuple[int, int]:
 
 
 def _differences(values: Output) -> Output:
-    """Return 1 / (values[j] - values[i]), and 0 where they are equal."""
+    """Return 1 / (values[j] - values[i]), or 0 if both are equal."""
     gaps = _sub(_expand(values, -2), _expand(values, -1))
     return out("DivNoNan", [scalar_like(1, gaps), gaps])
 

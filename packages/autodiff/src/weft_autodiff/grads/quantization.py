@@ -41,7 +41,7 @@ def _fake_vars(node: Node, grad: Output) -> Grads:
 @RegisterGradient("FakeQuantWithMinMaxVarsGradient")
 @RegisterGradient("FakeQuantWithMinMaxVarsPerChannelGradient")
 def _fake_vars_gradient(node: Node, *grads: Output | None) -> Grads:
-    """Return the gradient with respect to `grad`, which is that of the input or of a bound.
+    """Return the gradient with respect to `grad`, from the gradients of the input and the bounds.
 
     The range contains 0, so negative values outside of it were clipped to the lower bound.
     """

@@ -271,7 +271,7 @@ def piecewise_constant(
     Args:
       x: integer or floating scalar, usually the global step.
       boundaries: N increasing numbers or scalars of the dtype of `x`.
-      values: N + 1 numbers or scalars of one dtype.
+      values: N + 1 numbers or scalars of the same dtype.
     Returns: a scalar of the dtype of `values`.
     Raises:
       InvalidArgumentError: there is not exactly one more value than boundaries.
@@ -357,7 +357,7 @@ class _Schedule:
         return restarts, progress - restarts
 
     def geometric(self, progress: Output, t_mul: Any) -> tuple[Output, Output]:
-        """Return the same for periods of which each is `t_mul` times as long as the last."""
+        """Return the same for periods that become longer by the factor `t_mul`."""
         factor = self.of(t_mul)
         grown = out("Log", [1.0 - progress * (1.0 - factor)]) / out("Log", [factor])
         restarts = out("Floor", [grown])

@@ -207,7 +207,7 @@ class MixedPrecisionLossScaleOptimizer(Optimizer):
         self._loss_scale = _scale_of(loss_scale)
 
     def compute_gradients(self, loss: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the gradients of the loss, computed from those of the scaled loss."""
+        """Return the gradients of the loss, computed from the scaled loss's gradients."""
         scale = self._loss_scale()
         pairs = self._optimizer.compute_gradients(_times(loss, scale), *args, **kwargs)
         inverse = out("Reciprocal", [scale])

@@ -139,8 +139,8 @@ class ExponentialMovingAverage:
         """Create missing shadow variables, and the node that updates all of them.
 
         Args:
-          var_list: variables and tensors, floating; all trainable variables by default. The
-            shadow of a variable starts with its initial value, that of a tensor with zero.
+          var_list: variables and tensors, floating; all trainable variables by default. The shadow
+            of a variable starts with its initial value, the shadow of a tensor with zero.
         Returns: a node that makes one update when it runs.
         Raises:
           InvalidTypeError: an item of `var_list` is not floating.
