@@ -137,7 +137,7 @@ def _times(program: Program, options: Options, arrays: Sequence[Any]) -> list[fl
 def _fastest(
     native: NativeProgram, arrays: Sequence[Any], parts: Callable[[], Any] | None
 ) -> tuple[float, list[float]]:
-    """Return the fastest time of a program, and of each of its parts, in seconds."""
+    """Return the fastest times of a program and of its parts, in seconds."""
     best_seconds, of_parts = float("inf"), None
     start_seconds = time.perf_counter()
     for run in range(_MOST_RUNS):

@@ -50,7 +50,7 @@ def fingerprint(request: RegionRequest | LoopRequest) -> str | None:
 
 
 def polymorphic_fingerprint(request: RegionRequest | LoopRequest) -> str | None:
-    """Return a hash like `fingerprint`, except that sizes may differ where they are not static.
+    """Return a hash like `fingerprint` that ignores sizes that are not static.
 
     Returns: None as `fingerprint`, and if all sizes are static.
     """

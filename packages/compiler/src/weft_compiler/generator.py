@@ -67,10 +67,10 @@ if TYPE_CHECKING:
 R = TypeVar("R", RegionRequest, LoopRequest)
 
 _LONG: Final = 200_000
-"""Number of statements from which a program is long-running: it may take milliseconds."""
+"""Minimum number of statements for which a program is long-running: it may take milliseconds."""
 _WORTH_HELPERS: Final = 1 << 20
-"""Number of statements from which helper threads pay. For programs that take up to 0.1 ms, waking
-them and moving cache lines between cores costs as much as they save.
+"""Minimum number of statements for which helper threads pay off. For programs that take up to 0.1
+ms, waking them and moving cache lines between cores costs as much as they save.
 """
 
 
@@ -245,7 +245,7 @@ class _Lowering:
         return known_operands(node)
 
     def repays(self, node: Node) -> bool:
-        """Return True if compiling a node on its own pays; see `CompileSupport`."""
+        """Return True if compiling a node alone pays off; see `CompileSupport`."""
         return is_worth_compiling(node)
 
 
@@ -268,7 +268,7 @@ Found = tuple["NativeProgram", int | None, "PolymorphicCode | None"]
 def _instance(
     codes: Iterable[PolymorphicCode], request: RegionRequest | LoopRequest
 ) -> Found | None:
-    """Return a program for the sizes of a request by one of several codes; None if none serves."""
+    """Return a program for the sizes of a request from one of several codes, or None."""
     numbers, folded = numbers_of(request), FoldedValues(request)
     for code in codes:
         size = code.size_of(numbers, folded)
@@ -327,7 +327,7 @@ class _RequestCompiler(Generic[R]):
         return self.called(request, result, made)
 
     def instance(self, request: R, like: Iterable[Any]) -> Compiled | None:
-        """Return code for other sizes that serves a request too; see `CodeGenerator`."""
+        """Return code for other sizes that also supports a request; see `CodeGenerator`."""
         origins = {
             origin.polymorphic: origin.origin
             for origin in like
@@ -507,7 +507,7 @@ class LlvmGenerator(_Lowering):
         return _polymorphic_key(request if isinstance(request, LoopRequest) else _region(request))
 
     def instance(self, request: Request, like: Iterable[Any]) -> Compiled | None:
-        """Return code for other sizes that serves a request too; see `CodeGenerator`."""
+        """Return code for other sizes that also supports a request; see `CodeGenerator`."""
         if isinstance(request, LoopRequest):
             return self._loops.instance(request, like)
         return self._regions.instance(_region(request), like)
@@ -636,7 +636,7 @@ class PtxGenerator(_Lowering):
 
 
 def _adapt_to_callers(code: PtxCode, request: RegionRequest) -> PtxCode:
-    """Adapt kernels to callers, who pass neither constants nor old values of updates."""
+    """Adapt kernels to callers, which do not pass constants and old values of updates."""
     updates = _updated_inputs(request)
     return code._replace(
         input_positions=_passed_inputs(request),

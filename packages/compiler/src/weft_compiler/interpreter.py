@@ -43,8 +43,8 @@ def interpret(
     Args:
       inputs: an array for each input that is not a constant, of its type and shape; then an array
         with the old value of each updated output.
-      iteration_order: maps a trip count to the order in which the iterations of PARALLEL and VECTOR
-        loops run.
+      iteration_order: function of a trip count that returns the iteration order of PARALLEL and
+        VECTOR loops.
     Returns: an array for each output.
     Raises: InvalidArgumentError: an input has another type or shape, or a check fails.
     """

@@ -44,7 +44,7 @@ WINDOWS: Final = (
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Windows:
-    """Windows of images, from each of which `depth` numbers are computed.
+    """Windows of images; `depth` numbers are computed from each.
 
     There are `images` images of `height` × `breadth` × `channels`. Each has `rows` × `width`
     windows of `taps_y` × `taps_x`. A window begins at its row and column times the stride, minus

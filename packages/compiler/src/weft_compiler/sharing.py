@@ -37,9 +37,9 @@ from weft_graph.ir.gc_pause import pause_gc
 from weft_tensor import errors
 
 _COMPARED: Final = 4
-"""Maximal number of earlier programs that are compared with a program for a new size."""
+"""Maximum number of earlier programs that are compared with a program for a new size."""
 _TOGETHER: Final = 2
-"""Maximal number of other requests that a first compile is tried to serve as well."""
+"""Maximum number of other requests that a first compilation also tries to support."""
 
 
 Lower = Callable[[AnyRequest], Program]
@@ -65,7 +65,7 @@ class CompiledArtifact(NamedTuple):
 
     @property
     def varying(self) -> Varying | None:
-        """The numbers that vary, from which polymorphic code is restored."""
+        """The numbers that vary, for restoring polymorphic code."""
         return None if self.shared is None else self.shared.family.varying
 
 
@@ -111,7 +111,7 @@ class SharedCode:
         """Verify further sizes by lowering, until all sizes of a range are served.
 
         Args:
-          request: one of those that the code was made for.
+          request: one of the requests that the code was made for.
         """
         folded = FoldedValues(request)
         if self.code.numbers_at(MIN_SIZE) is None or not folded.are_evaluated:
@@ -157,8 +157,8 @@ def make(
     Args:
       lower: lowers requests.
       origins: compiled programs of the same nodes for other shapes.
-      other_choices: requests for other shapes, some of which the code must serve too.
-    Raises: MonomorphicCode: it would serve none of them.
+      other_choices: requests for other shapes, some of which the code must also support.
+    Raises: MonomorphicCode: it would support none of them.
     """
     lowered, request_numbers = lower(request), numbers_of(request)
     candidates: Iterable[CompiledArtifact] = {
@@ -207,7 +207,7 @@ def restore_artifact(
 def _instantiate(
     lowered: Program, request: RequestNumbers, origins: Sequence[CompiledArtifact]
 ) -> CompiledArtifact | None:
-    """Return a program by the polymorphic code of another one; None if none fits."""
+    """Return a program that uses the polymorphic code of another program, or None."""
     codes = {origin.shared: None for origin in origins if origin.shared is not None}
     numbers = extract_numbers(lowered) if codes else None
     for shared in codes:
@@ -219,7 +219,7 @@ def _instantiate(
 def _generalize(
     lowered: Program, request: RequestNumbers, origins: Iterable[CompiledArtifact]
 ) -> CompiledArtifact | None:
-    """Return a program by new code for it and another one; None if there is none for both."""
+    """Return a program with new code that another program shares, or None."""
     numbers: VaryingNumbers | None = None
     for origin in origins:
         numbers = numbers or extract_numbers(lowered)
@@ -237,7 +237,7 @@ def _generalize(
 
 
 def compile_program(lowered: Program) -> NativeProgram:
-    """Compile a lowered program to code of its own."""
+    """Compile a lowered program separately."""
     options = options_of_regions()
     with pause_gc():
         program = _optimized(lowered, options)

@@ -1,4 +1,4 @@
-"""Lowering of a part of a graph to one program without external calls."""
+"""Lowering of a subgraph to one program without external calls."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 A tile of a holds 64 bytes of each of 16 rows; one of b holds 16 rows of a panel, with 4 bytes of
 each of 16 columns; a sum is 16×16 32-bit numbers.  A kernel keeps two by two tiles of sums, which
-are 32 rows of a times a whole panel. Smaller results are computed as whole tiles in the workspace,
-from which the valid part is copied.
+are 32 rows of a times a whole panel. Smaller results are computed as full tiles in the workspace,
+and the valid part is copied.
 
 A routine configures the tile registers at its start and releases them at its end.
 """

@@ -57,7 +57,7 @@ def _packed_bytes(s: PairShape) -> int:
 
 
 def _transposed_bytes(s: PairShape) -> int:
-    """Return the size of packed rows plus that of transposed rows before conversion, in bytes."""
+    """Return the total size of packed rows and of transposed rows before conversion, in bytes."""
     narrow = 0 if s.copied == "i16" else (s.most_rows * s.depth + s.lanes) * s.dtype.size
     return _packed_bytes(s) + -(-narrow // LINE) * LINE
 

@@ -148,7 +148,7 @@ def pair_shape(target: Target) -> PairShape:
 
 
 def texts(s: PairShape) -> list[str]:
-    """Return the kernels for all tile sizes, and the tables in which `chosen` finds them."""
+    """Return the kernels for all tile sizes, and the lookup tables of `chosen`."""
     if s.in_tiles:
         return amx.texts("tdpbf16ps", s.row * s.size)
     return kernels(

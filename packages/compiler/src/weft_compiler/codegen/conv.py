@@ -61,7 +61,7 @@ _PARAMETERS: Final = {
     "transpose": ("rows", "columns", "x_row", "y_row"),
 }
 _NARROW: Final = 256
-"""Bytes of a window up to which several tiles are gathered together, to amortize the call."""
+"""Maximum number of bytes of a window for which several tiles are gathered per call."""
 _AT_ONCE: Final = 8
 _PAD: Final = 16
 """Padding between gathered windows, in elements; spreads a column over all cache sets."""

@@ -22,7 +22,7 @@ from weft_compiler.ir.program import (
 from weft_compiler.ir.work import estimate_work
 
 _GRAIN: Final = 20_000
-"""Minimal number of operations that are worth handing to a thread."""
+"""Minimum number of operations that are worth handing to a thread."""
 
 _LANES: Final = 1024
 """Threads run a multiple of this many iterations of an innermost loop, to fill vector lanes."""

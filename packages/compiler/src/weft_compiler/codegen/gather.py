@@ -1,8 +1,8 @@
 """The function that gathers parts of convolution windows into contiguous rows (im2col).
 
 Taps that are contiguous in memory, those of a window's row without dilation, are copied together
-as a run.  Elements outside x are 0.  If the runs of adjacent windows are all inside a line of an
-image, each is copied in whole registers; the last may write beyond the run.
+as a run.  Elements outside x are 0.  If the runs of adjacent windows are all inside an image line,
+each is copied in whole registers; the last may write beyond the run.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Gather:
     Attributes:
       source, scalar: the LLVM types of elements of x and of y.
       lanes: the numbers of elements that are copied together, in descending order.
-      beyond: True if a copy may write beyond the end of a part, by less than the largest number of
-        lanes. That memory is overwritten later or unused.
+      beyond: True if a copy may write past the end of a part, by fewer elements than the widest
+        register. That memory is overwritten later or unused.
       name: the name of the function.
       numbers: the names of its integer parameters.
     """
@@ -251,7 +251,7 @@ class Gather:
         return w.select(is_inside, "i64", count, "0")
 
     def _is_safe(self, offset: str, run: str, size: str, image: str) -> str:
-        """Emit a test of whether reading whole registers stays within x."""
+        """Emit a test that reads of whole registers stay within x."""
         w, lanes = self.w, self.lanes[0]
         total = w.put(f"mul nsw i64 %images, {image}")
         step = w.put("mul nsw i64 %stride_x, %channels")

@@ -177,7 +177,7 @@ class _Pack:
         w.do(f"store {full_count} {result}, ptr {address}, align 1")
 
     def _pack_partial_rows(self, first: str, j: str, address: str) -> None:
-        """Pack a group of four rows of which some may not exist; those become zeros."""
+        """Pack a group of up to four rows; those become zeros."""
         w = self.w
         remaining_rows = w.emit_min(w.put(f"sub i64 %k, {first}"), str(FOUR))
         columns = w.emit_min(w.put(f"sub i64 %n, {j}"), str(PANEL))

@@ -173,7 +173,7 @@ def byte_shape(dtype: DType, target: Target) -> ByteShape:
 
 
 def texts(s: ByteShape) -> list[str]:
-    """Return the kernels for all tile sizes, and the tables in which `chosen` finds them."""
+    """Return the kernels for all tile sizes, and the lookup tables of `chosen`."""
     if s.in_tiles:
         multiply = "tdpbssd" if s.dtype is dtypes.int8 else "tdpbusd"
         return amx.texts(multiply, s.row * s.size)
@@ -245,7 +245,7 @@ class _Kernel(GroupKernel):
 
 
 def _add_pairs(w: Loops, kind: str, lanes: int, x: str, y: str) -> str:
-    """Return the pairwise sums of one register followed by those of another."""
+    """Return the pairwise sums of two registers, one after the other."""
     sums = [
         w.put(
             f"shufflevector {kind} {x}, {kind} {y}, <{lanes} x i32> "

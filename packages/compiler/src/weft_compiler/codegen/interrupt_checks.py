@@ -17,7 +17,7 @@ _OF_STATEMENT: Final = 8
 _ENDLESS: Final = 1 << 20
 """Statements assumed for a program with a loop of unknown trip count."""
 _MANY: Final = 500
-"""Statements per iteration from which a loop polls in every iteration."""
+"""Minimum number of statements per iteration for which a loop polls in every iteration."""
 _AT_ONCE: Final = 16
 """Multiplications that a routine computes in the time of one statement, at least."""
 _OF_SMALL: Final = 3

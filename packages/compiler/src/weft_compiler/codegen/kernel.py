@@ -66,7 +66,7 @@ TIME: Final = 16
 
 _DIVISIONS: Final = {"floor_div", "floor_mod", "trunc_mod"}
 _FEWEST_LANES: Final = 4
-"""Trip count from which loops are marked for vectorization."""
+"""Minimum trip count for which loops are marked for vectorization."""
 
 
 class Kernel:
@@ -524,7 +524,7 @@ class Function:
     # ---------------------------------------------------------------------------- threads
 
     def _share(self, loop: For) -> None:
-        """Emit a parallel loop as a function of its own."""
+        """Emit a parallel loop as a separate function."""
         high = self.value(loop.extent)
         inner = Function(self.kernel, parallel=True)
         captures = find_captures(self, loop, inner)

@@ -48,7 +48,7 @@ from weft_tensor.dtypes import DType
 _FEW: Final = 4
 _LARGE: Final = 1 << 20
 """Packing a b with contiguous rows pays if more than `_FEW` tiles of rows use it. With the widest
-registers, whose tiles read whole cache lines, it also pays if b has more than `_LARGE` bytes.
+registers, whose tiles read whole cache lines, it also pays off if b has more than `_LARGE` bytes.
 """
 
 _AT_ONCE: Final = 4

@@ -12,7 +12,7 @@ from weft_compiler.layouts import PANEL, Windows
 _ENOUGH: Final = 1 << 19
 """Multiplications that a thread should compute for each chunk: some microseconds."""
 LINES: Final = 16
-"""Number of rows, or of panels of columns, of which each part of a product is a multiple."""
+"""Granularity of the parts of a product: a number of rows, or of panels of columns."""
 
 
 def cut_of(call: Routine) -> ParallelSplit | None:
@@ -66,5 +66,5 @@ def split_windows(windows: Windows, result: int, unit: int = 1) -> ParallelSplit
 
 
 def _rows_for_full_kernel(rows: int) -> int:
-    """Return the number of items whose rows together exceed those of the few-rows kernels."""
+    """Return the number of items whose total rows exceed the limit of the few-rows kernels."""
     return -(-(FEW + 1) // max(1, rows))

@@ -47,7 +47,7 @@ class ParallelSplit:
       steps: for views by position, the elements to advance for each unit of `size`.
       rows: True if the call has the first row as a number, which advances too.
       chunks: the maximal number of chunks of each thread's part.
-      least: a remainder of at least this size is a part of its own; a smaller one is added to the
+      least: a remainder of at least this size is a separate part; a smaller one is added to the
         last part.
     """
 
@@ -157,7 +157,7 @@ class Routine(Call):
     # ------------------------------------------------------------------- calls with a table
 
     def has_table(self, dtype: DType) -> bool:
-        """Return True if one function that reads its arguments from a table serves all sizes."""
+        """Return True if one function supports all sizes and reads its arguments from a table."""
         return self.library is not None and dtype in self.dtypes
 
     def table(self) -> Mapping[str, int]:

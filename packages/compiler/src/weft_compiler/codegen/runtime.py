@@ -16,7 +16,7 @@ from typing import Final
 from weft_compiler.codegen.targets import Target
 
 MAX_THREADS: Final = 64
-"""Maximal number of threads that run a program: `WEFT_MAX_THREADS`."""
+"""Maximum number of threads that run a program: `WEFT_MAX_THREADS`."""
 
 PARALLEL_FOR: Final = "weft_parallel_for"
 RUN_SEQUENCE: Final = "weft_run_sequence"

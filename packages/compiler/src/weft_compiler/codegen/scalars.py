@@ -94,7 +94,7 @@ class Scalars:
         return w.call(full, kind, *operands)
 
     def combine(self, w: Writer, primitive: str, old: str, new: str, dtype: DType) -> str:
-        """Emit the combination of a value with another one, in any order."""
+        """Emit the combination of two values, in any order."""
         rounded = dtype in HALVES and primitive in ("add", "mul")
         if not dtype.is_floating or rounded:
             return self.apply(w, primitive, [old, new], dtype)

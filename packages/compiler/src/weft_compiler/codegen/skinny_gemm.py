@@ -23,7 +23,7 @@ MANY: Final = 18
 LARGE: Final = 1 << 19
 """Size of the largest second operand that stays in the L2 cache, in bytes."""
 _COPIED: Final = 3
-"""Number of tiles up to which a panel is read in place."""
+"""Maximum number of tiles for which a panel is read in place."""
 
 
 class Panel(NamedTuple):

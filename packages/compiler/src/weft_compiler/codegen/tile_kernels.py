@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 from weft_compiler.codegen.writer import Loops
 
 FEW: Final = 3
-"""Number of rows of a whole product up to which it has special kernels.
+"""Maximum number of rows of a product that uses special kernels.
 
 The special kernels may sum in another order. All other kernels sum in the same order, so that
 results do not depend on how rows are split into tiles or among threads.
@@ -160,11 +160,11 @@ class TileKernel:
 
 
 def kernels(s: Tile, kernel: Callable[[int, int, bool, bool], TileKernel]) -> list[str]:
-    """Return the kernels for all tile sizes, and the tables in which `select_kernel` finds them.
+    """Return the kernels for all tile sizes, and the lookup tables of `select_kernel`.
 
     Args:
-      kernel: makes a kernel from the number of rows, the registers per row, True if the last one is
-        masked, and True if there are no other rows.
+      kernel: function of the number of rows, the registers per row, True if the last register is
+        masked, and True if there are no other rows; returns a kernel.
     """
     sizes = [(s.vectors, False), *[(vectors, True) for vectors in range(1, s.vectors + 1)]]
     texts = [_table(s, *size) for size in sizes]

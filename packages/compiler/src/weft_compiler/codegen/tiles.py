@@ -30,7 +30,7 @@ ROWS: Final = {64: (14, 12, 10, 8, 6, 4, 3, 2, 1), 32: (6, 4, 3, 2, 1), 16: (4, 
 """Rows of tiles by register width in bytes: sums use 28 of 32 registers, 12 of 16, or 8 if products
 need registers too."""
 _TOTALS: Final = 8
-"""Minimal number of independent sums in a kernel of few rows, to hide the add latency."""
+"""Minimum number of independent sums in a kernel of few rows, to hide the add latency."""
 _BLOCK_BYTES: Final = 1 << 19
 _PAD: Final = 64
 
@@ -196,7 +196,7 @@ class _Kernel(TileKernel):
 
 
 class TransposedKernel(_Kernel):
-    """Kernel for a transposed a, each of whose rows is one cache line."""
+    """Kernel for a transposed a whose rows are cache lines."""
 
     def __init__(self, s: Shape) -> None:
         super().__init__(s, 8 if s.rows[0] > 8 else 4, s.vectors, False)
@@ -223,7 +223,7 @@ def symbol(routine: str, dtype: DType) -> str:
 
 
 def texts(s: Shape) -> list[str]:
-    """Return the kernels for all tile sizes, and the tables in which `chosen` finds them."""
+    """Return the kernels for all tile sizes, and the lookup tables of `chosen`."""
     return kernels(s, lambda *sizes: _Kernel(s, *sizes))
 
 
@@ -260,7 +260,7 @@ def iterate_tiles(
     """Loop over the rows of a matrix, a tile at a time.
 
     Args:
-      all_rows: the number of rows of the whole product, if `high` is for some of them.
+      all_rows: the number of rows of the complete product, if `high` is for some of them.
     Yields: the first row, the number of rows, and the row count to pass to `chosen`.
     """
     head, body, end = w.label(), w.label(), w.label()

@@ -33,13 +33,13 @@ from weft_compiler.codegen.writer import Loops, literal
 from weft_compiler.layouts import LINE, PANEL_BYTES, POINTS, TAPS, WINDOWS, Windows, tile_size
 
 TILES: Final = 56
-"""Maximal number of tiles of a block: enough rows to fill product tiles and to reuse filters."""
+"""Maximum number of tiles of a block: enough rows to fill product tiles and to reuse filters."""
 _ALIGNED: Final = 'noinline "stackrealign"'
 """LLVM attributes that align spilled registers to cache lines. LLVM aligns the stack only if it
 knows of this before register allocation.
 """
 ROWS: Final = 4
-"""Number of which the number of tiles of a block is a multiple."""
+"""Divisor of the number of tiles in a block."""
 SQUARE: Final = POINTS * POINTS
 APART: Final = LINE
 """Padding between the values at two points, in bytes; spreads the values of a tile over all cache
@@ -480,7 +480,7 @@ class _Winograd(TiledRoutine):
                         )
 
     def _interpolate_results(self, first: str, num_columns: str, panel: str, columns: str) -> None:
-        """Interpolate the results of a panel from its sums, and store those that exist."""
+        """Interpolate the results of a panel from its sums, and store the valid ones."""
         w, s, v = self.w, self.s, self.v
         line = w.put("mul nsw i64 %width, %depth")
         with w.iterate(num_columns) as t:

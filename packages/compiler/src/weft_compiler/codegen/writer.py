@@ -131,7 +131,7 @@ class Loops(Writer):
         self.begin(end)
 
     def offset_address(self, pointer: str, kind: str, *terms: str) -> str:
-        """Emit an address that is some elements after another one."""
+        """Emit an address at an element offset from another address."""
         total = terms[0]
         for term in terms[1:]:
             total = self.put(f"add nsw i64 {total}, {term}")

@@ -46,7 +46,7 @@ from weft_compiler.passes.framework import Context
 
 
 def materialize_names(program: Program, context: Context) -> Program:
-    """Store names that several nests use in memory, so that each nest can be a kernel of its own.
+    """Store names that several nests use in memory, so that each nest can be a separate kernel.
 
     Otherwise a full reduction and its users would share one kernel with a single block.
     """

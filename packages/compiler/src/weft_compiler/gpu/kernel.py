@@ -1,7 +1,7 @@
 """The LLVM function of a launch, which all of its threads run.
 
 Each function returns immediately if the flag is set, which means that a check has failed. A thread
-whose check fails sets the flag to the number of the check. No block waits for another one.
+whose check fails sets the flag to the number of the check. No block waits for another.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
 _THREAD_BYTES: Final = 4096
-"""Maximal size of a thread's private memory, in bytes."""
+"""Maximum size of a thread's private memory, in bytes."""
 
 THREAD: Final = "llvm.nvvm.read.ptx.sreg.tid.x"
 BLOCK: Final = "llvm.nvvm.read.ptx.sreg.ctaid.x"
@@ -146,7 +146,7 @@ class LaunchFunction(Function):
         self._philox(call, (position, self.w.put(f"add i64 {position}, 1")))
 
     def _emit_by_rows(self) -> None:
-        """Emit the iterations of this block, each of which all of its threads run together."""
+        """Emit the iterations of this block; all threads run each iteration together."""
         w, launch = self.w, self.launch
         if not launch.loops:
             self.body(launch.body)

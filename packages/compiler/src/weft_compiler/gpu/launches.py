@@ -56,15 +56,15 @@ FLAT: Final = 256
 MIN_ITERATIONS: Final = 32
 """Smallest trip count worth dividing among the threads of a block."""
 _MOST: Final = 256
-"""Maximal number of threads of a block that processes a row; a power of two."""
+"""Maximum number of threads of a block that processes a row; a power of two."""
 _MOST_ALONE: Final = 1024
 """The same if there is only a single row."""
 BLOCK_BYTES: Final = 40 << 10
-"""Maximal shared memory of a block in bytes, not counting that for reductions across warps."""
+"""Maximum shared memory of a block in bytes, not counting that for reductions across warps."""
 _BLOCKS: Final = 1 << 16
-"""Maximal number of blocks of a launch of kind ROWS; each then processes several rows."""
+"""Maximum number of blocks of a launch of kind ROWS; each then processes several rows."""
 _FEW: Final = 1 << 14
-"""Minimal number of threads that keep a GPU busy."""
+"""Minimum number of threads that keep a GPU busy."""
 _TOO_MUCH: Final = 1 << 22
 """Operations of one thread for which a kernel would take tens of milliseconds."""
 
@@ -251,7 +251,7 @@ def is_parallel(
 
 
 def disjoint_buffers(loop: For, buffers: Buffers) -> frozenset[str]:
-    """Return the buffers in which each iteration of a loop uses a range of its own.
+    """Return the buffers in which each iteration of a loop uses a separate range.
 
     For example `s[4 * i + j]` with j below 4: the range of the inner index proves it.
     """

@@ -73,21 +73,21 @@ from weft_tensor.dtypes import DType
 FEW_ROWS: Final = 128
 """Number of rows below which one block per row leaves most of a GPU idle."""
 LONG: Final = 1 << 15
-"""Elements of a row from which several blocks divide the row."""
+"""Minimum number of elements of a row for which several blocks divide the row."""
 PART: Final = 1 << 12
-"""Minimal number of elements that a block sums."""
+"""Minimum number of elements that a block sums."""
 _MOST: Final = 1 << 10
-"""Maximal number of blocks that compute partial sums, over all rows."""
+"""Maximum number of blocks that compute partial sums, over all rows."""
 _THREADS: Final = 1 << 14
 """Approximate number of threads that compute column sums."""
 COLUMN: Final = 32
-"""Minimal number of elements of a column that a thread sums."""
+"""Minimum number of elements of a column that a thread sums."""
 
 _LEAST: Final[Mapping[str, float]] = {"add": -0.0, "mul": 1, "maximum": -np.inf, "minimum": np.inf}
 
 
 def split_column_sums(program: Program, context: Context) -> Program:
-    """Split sums into buffers: threads sum into variables of their own, which are added."""
+    """Split sums into buffers: each thread sums into a private variable; these are added."""
     return _split(program, context, _of_buffers)
 
 
@@ -156,7 +156,7 @@ class _ReductionNest:
 
     Attributes:
       totals: the targets.
-      kept: the loops whose iterations have totals of their own.
+      kept: the loops whose iterations have their own totals.
       summed: the reduced loops, with constant trip counts.
       body: the body of the innermost reduced loop.
       parts: the approximate number of parts of each total.
@@ -293,7 +293,7 @@ def _of_buffers(nest: Body, buffers: Buffers) -> _ReductionNest | None:
 
 
 def _of_variables(nest: Body, buffers: Buffers) -> _ReductionNest | None:
-    """Return a nest as a reduction into variables, of the whole program or for each of few rows."""
+    """Return a nest as a reduction into variables, for the program or for each of a few rows."""
     outermost = nest[0]
     outer_loops: PerfectNest = (
         perfect_nest(outermost) if len(nest) == 1 and isinstance(outermost, For) else ()

@@ -1,4 +1,4 @@
-"""Expressions: computations of one element between the loads and stores of a program.
+"""Expressions: the computation of one element between the loads and stores of a program.
 
 An expression is an immutable tree of constants, variables, loads, and applications of the
 primitives that `weft_graph.ir.scalar` declares, whose meaning it shares: integers wrap around,
@@ -180,7 +180,7 @@ def scalar_expression(
     Args:
       inputs: maps the position of an input to its element.
       attribute: maps the name of an attribute to its number.
-    Returns: an expression in which shared subexpressions are one object.
+    Returns: an expression whose shared subexpressions are one object.
     Raises: InvalidTypeError: it computes with complex numbers or text.
     """
     expressions: dict[int, Expr] = {}

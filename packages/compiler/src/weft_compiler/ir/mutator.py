@@ -31,7 +31,7 @@ S = TypeVar("S", bound=Statement)
 class Mutator:
     """Rebuilds a body from its leaves; unchanged parts remain the same objects.
 
-    A subclass overrides the methods of the nodes that it changes, and calls those of the base for
+    A subclass overrides the methods of the nodes that it changes, and calls the base methods for
     the parts of a node. `rewrite_statement` may return a body that replaces the statement.
     """
 
@@ -170,7 +170,7 @@ def map_bodies(statement: S, change: Callable[[Body], Body]) -> S:
 
 
 def keep_if_unchanged(old: Body, new: list[Statement]) -> Body:
-    """Return the new statements as a body; if they equal those of the old body, return that one."""
+    """Return the new statements as a body, or the old body if they are equal."""
     return old if len(old) == len(new) and all(map(operator.is_, old, new)) else tuple(new)
 
 

@@ -39,7 +39,7 @@ def nests_of(program: Program) -> list[Body]:
     """Split the statements of a program into parts with one loop nest or call each.
 
     A part begins with the variables that its loop reduces into, and ends with statements that use
-    them.  Other statements outside loops are parts of their own.
+    them.  Other statements outside loops are separate parts.
     """
     nests: list[list[Statement]] = []
     for statement in program.body:
@@ -74,7 +74,7 @@ def defined_names(nest: Body) -> set[str]:
 def flops(nest: Body) -> int | None:
     """Count the floating-point operations of a nest; None if a trip count is unknown.
 
-    A function such as exp counts as one operation, and so does a combiner. Both branches of an `If`
+    A function such as exp, or a combiner, counts as one operation. Both branches of an `If`
     count.
     """
     count = _flops(nest)

@@ -11,10 +11,11 @@
         for j in 10:
           y[i, j] = exp(x[i, j] - m) / s
 
-A program reads inputs and fills outputs, whose memory overlaps neither the inputs nor each other.
-Outputs that it updates, `-> (update v: float32[8])`, have old values, which it may read until it
-stores new ones. Buffers are dense, in C order. Statements are immutable; passes create new ones.
-Names are unique within a program, except that loops side by side may share a variable name.
+A program reads inputs and fills outputs. The memory of outputs must not overlap with inputs or
+other outputs. Outputs that it updates, `-> (update v: float32[8])`, have old values, which it may
+read until it stores new ones. Buffers are dense, in C order. Statements are immutable; passes
+create new ones. Names are unique within a program, except that loops side by side may share a
+variable name.
 
 `weft_compiler.ir.verifier.verify` checks the rules of each statement, after every pass.
 `weft_compiler.interpreter.interpret` defines the meaning of each statement.
@@ -35,7 +36,7 @@ from weft_tensor.dtypes import DType, complex64, complex128, float32
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Dense memory of one element type.
+    """Dense memory with a single element type.
 
     Attributes:
       name: unique in the program.

@@ -1,4 +1,4 @@
-"""Programs split into their outermost loop nests, each a program of its own.
+"""Programs split into their outermost loop nests; each nest becomes a program.
 
 Equal layers of a network become equal nests over different buffers. Since buffers are numbered in
 the order of use, their programs have equal text and are compiled once.
@@ -35,20 +35,18 @@ from weft_compiler.ir.program import (
 )
 
 _NEAR: Final = 2
-"""Maximal distance, in nests, from the computation of a scalar to its last use for which both stay
-in one piece.
-"""
+"""Maximum number of nests between the computation and the last use of a scalar in a piece."""
 
 
 class Piece(NamedTuple):
     """Some statements of a program.
 
     Attributes:
-      program: the statements, with names that do not depend on the whole program.
-      buffers: the names of its inputs and outputs in the whole program.
+      program: the statements, with names that do not depend on the rest of the program.
+      buffers: the names of its inputs and outputs in the original program.
       checks: the number of checks before it.
       numbers: arrays for the last inputs of the program; they are stored in the code that calls it.
-      thread: bytes of each thread's part of the arena, in addition to those that its code requires.
+      thread: bytes of each thread's part of the arena, in addition to the requirements of its code.
     """
 
     program: Program

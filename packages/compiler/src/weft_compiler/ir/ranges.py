@@ -19,7 +19,7 @@ class Range(NamedTuple):
     high: int
 
     def contains(self, other: Range) -> bool:
-        """Return True if the range contains all numbers of another one."""
+        """Return True if this range contains another range."""
         return self.low <= other.low and other.high <= self.high
 
     def intersect(self, other: Range) -> Range:

@@ -9,8 +9,8 @@ from weft_compiler.ir.program import Body, Statement, bodies, expressions
 class Visitor:
     """Visits statements in order, and the expressions of a statement before its bodies.
 
-    A subclass overrides the methods of the nodes that it examines, and calls those of the base to
-    visit the parts of a node. To find all nodes of one kind without their context, `program.walk`
+    A subclass overrides the methods of the nodes that it examines, and calls the base methods to
+    visit the parts of a node. To find all nodes of a kind without their context, `program.walk`
     and `expressions.walk` are shorter.
     """
 

@@ -48,9 +48,9 @@ _EXPENSIVE: Final = frozenset(
     | {"igamma", "igammac", "igamma_grad_a", "betainc", "zeta", "polygamma"}
 )
 _CHEAP: Final = 3
-"""Maximal cost, in operations per element, of a value that is recomputed at each use."""
+"""Maximum cost, in operations per element, of a value that is recomputed at each use."""
 _WORTH_CHOOSING: Final = 1 << 12
-"""Cost of a tensor, in operations, from which a branch computes only the selected side."""
+"""Minimum cost of a tensor, in operations, for which a branch computes only the selected side."""
 
 
 @dataclass
@@ -186,7 +186,7 @@ def _should_materialize(value: Value, facts: ValueFacts, cost: int) -> bool:
     """Return True if the value should be materialized.
 
     Args:
-      cost: operations per element, including those of values computed in place.
+      cost: operations per element, including values computed in place.
     """
     if facts.in_memory or not isinstance(value.definition, Elements):
         return True

@@ -39,7 +39,7 @@ class _Linear(NamedTuple):
     offset: int
 
     def multiple_of(self, other: _Linear) -> int:
-        """Return the integer factor between this function and another one.
+        """Return the integer factor between this function and another function.
 
         0 if it is not a multiple.
         """
@@ -156,7 +156,7 @@ class _Splitting(Mutator):
         return plus(times(Variable(INDEX, self._size), function.slope), function.offset)
 
     def factor(self, divisor: Expr, inner: _Linear) -> int:
-        """Return the factor by which a divisor is larger than an extent."""
+        """Return the ratio of a divisor to an extent."""
         linear = self._linear(divisor)
         return 0 if linear is None else linear.multiple_of(inner)
 

@@ -2,9 +2,9 @@
 
 Lowering evaluates a node if `constant_value` knows its result for the sizes of a request. The
 program then contains a number, which may depend on a size in any way: n % 3 is the same for 16, 52
-and 64. All other arithmetic is part of the program and right for every size. So code that was
-verified for some sizes may serve another one only if each folded value is the same linear function
-of the size there. Evaluating them is much cheaper than lowering all nodes.
+and 64. All other arithmetic is part of the program and right for every size. Code that was verified
+for some sizes may therefore be used for another size only if each folded value is the same linear
+function of the size. Evaluating them is much cheaper than lowering all nodes.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def is_on_line(values: Mapping[int, Values | None], size: int) -> bool:
     """Return True if values at a size continue the linear functions through two other sizes.
 
     Args:
-      values: the folded values at three sizes, one of which is `size`.
+      values: the folded values at three sizes, including `size`.
     """
     first, second = [known_size for known_size in values if known_size != size]
     first_values, second_values, new_values = values[first], values[second], values[size]
@@ -145,7 +145,7 @@ class _Folding:
 
     Attributes:
       known: those whose value, or a part of it, may be known.
-      sized: those of them that depend on sizes.
+      sized: the ones that depend on sizes.
     """
 
     def __init__(self) -> None:

@@ -33,7 +33,7 @@ class Effect:
 
 
 class Emitter:
-    """Interface by which an effect emits statements."""
+    """Interface through which an effect emits statements."""
 
     def emit(self, statement: Statement) -> None:
         """Add a statement."""

@@ -1,4 +1,4 @@
-"""Checks of whether a loop can be compiled, whatever its shapes are."""
+"""Checks, independent of shapes, that a loop can be compiled."""
 
 from __future__ import annotations
 

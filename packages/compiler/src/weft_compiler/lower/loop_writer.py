@@ -43,7 +43,7 @@ from weft_compiler.lower.writer import NestWriter, predicates_of
 from weft_tensor import dtypes
 
 _WORTH_KEEPING: Final = 2
-"""Cost, in operations per element, from which a loop-invariant value is computed only once."""
+"""Minimum cost, in operations per element, of loop-invariant values that are hoisted."""
 
 
 @dataclass(eq=False)

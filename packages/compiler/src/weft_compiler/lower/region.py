@@ -306,7 +306,7 @@ class PathConditions:
 
 
 def rng_nodes(members: Sequence[Node]) -> list[Node]:
-    """Return the nodes that draw random numbers from a stream of their own."""
+    """Return the nodes that draw random numbers from a separate stream."""
     return [member for member in members if member.op_def.traits.random]
 
 

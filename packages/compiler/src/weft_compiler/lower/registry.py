@@ -104,7 +104,7 @@ Rows = Callable[[Node, Sequence[Value]], Sequence[Value]]
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """The rule by which an op updates variables.
+    """The rule for an op that updates variables.
 
     Attributes:
       states: number of leading inputs that are variables.
@@ -147,7 +147,7 @@ def changes(*ops: str, states: int = 1, scalars: tuple[int, ...] = ()) -> Callab
 def changes_rows(
     *ops: str, states: int = 1, by_kernel: Callable[[Node], str] = lambda _: ""
 ) -> Callable[[Rows], Rows]:
-    """Register the rule by which some op types update parts of variables; a decorator.
+    """Register the rule for op types that update parts of variables; a decorator.
 
     Args:
       states: number of leading inputs that are variables.

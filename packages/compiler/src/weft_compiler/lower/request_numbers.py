@@ -20,7 +20,7 @@ class RequestNumbers(NamedTuple):
 
     Attributes:
       numbers: in a fixed order.
-      rest: the text of everything else in which requests for the same nodes may differ.
+      rest: a text with all other differences between requests for the same nodes.
     """
 
     numbers: tuple[int, ...]

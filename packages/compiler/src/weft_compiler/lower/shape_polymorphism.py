@@ -4,8 +4,8 @@ Batch sizes and sequence lengths vary, and compiling code for each would take to
 works for one choice of shapes. However, the programs for two sizes differ only in numbers, such as
 sizes of axes, loop bounds and strides, and each such number is a linear function a·n + b of the
 size. Two programs are therefore compared and generalized to one that receives n as an input. For
-each further size, the nodes are lowered again, and the code is reused only if the numbers of that
-program equal those of the polymorphic one. Lowering costs little compared with compiling.
+each additional size, the nodes are lowered again, and the code is reused only if that program has
+the same numbers as the polymorphic one. Lowering costs little compared with compiling.
 
 Buffers whose inner axes vary have runtime strides: see `weft_compiler.lower.runtime_strides`.
 """
@@ -45,8 +45,10 @@ from weft_tensor import errors
 MIN_SIZE: Final = 2
 """The smallest size of a polymorphic program: size 1 broadcasts and is lowered separately."""
 MAX_GROWTH: Final = 4
-"""A program serves sizes up to this multiple of those that it was derived from, rounded up to a
-power of 2. The unused part of its memory is never touched, so it costs nothing."""
+"""Ratio of the largest supported size of a program to the sizes it was derived from.
+
+The largest size is rounded up to a power of 2. Unused memory is never touched and costs nothing.
+"""
 
 
 def extract_numbers(program: Program) -> VaryingNumbers:
@@ -65,7 +67,7 @@ def _bits(value: object) -> tuple[str, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class VaryingNumbers:
-    """The numbers in which programs for several sizes may differ.
+    """The numbers that may differ between programs for several sizes.
 
     Attributes:
       numbers: in program order.
@@ -223,7 +225,7 @@ def _limits(largest_size: int) -> Iterator[int]:
 
 
 def restore_polymorphic(lowered: Program, varying: Varying) -> PolymorphicProgram | None:
-    """Return the polymorphic program of which a lowered one is an instance, or None."""
+    """Return the polymorphic program that has a lowered one as an instance, or None."""
     numbers = extract_numbers(lowered)
     maximum, changing = varying
     lines = [LinearFunction(0, value) for value in numbers.numbers]

@@ -96,7 +96,7 @@ class Definition:
 
 @dataclass(eq=False)
 class Elements(Definition):
-    """A definition that computes each element on its own.
+    """A definition that computes each element separately.
 
     Attributes:
       element: maps one index expression for each dimension to the element.
@@ -149,7 +149,7 @@ class Reduction(Definition):
 
     Attributes:
       space: the sizes of all axes.
-      axes: the reduced axes; the others are those of the result, in order.
+      axes: the reduced axes; the other axes are those of the result, in order.
       combine: one of the IR's COMBINERS.
       initial: the initial value of the reduction.
       element: maps indices in the space to the term to combine.
@@ -164,7 +164,7 @@ class Reduction(Definition):
 
 @dataclass(eq=False)
 class StatementDefinition(Definition):
-    """A definition by statements that fill the whole tensor.
+    """A definition by statements that fill a complete tensor.
 
     Attributes:
       operands: tensors that the statements read from memory.
@@ -282,7 +282,7 @@ def select_value(name: str, predicate: Value, if_true: Value, if_false: Value) -
 def move_elements(
     name: str, x: Value, shape: Sequence[int], source: Callable[..., Any], dense: bool = False
 ) -> Value:
-    """Return a tensor whose elements are those of another one at other positions.
+    """Return a tensor with the elements of another tensor at different positions.
 
     Args:
       source: maps the indices of an element to its indices in `x`.

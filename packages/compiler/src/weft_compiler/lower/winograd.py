@@ -21,7 +21,7 @@ from weft_compiler.routines.winograd import (
 )
 
 _IMAGE: Final = 28
-"""Tiles per image from which each call processes one image, so that its result stays in a cache."""
+"""Minimum number of tiles per image for one call per image, whose result stays in a cache."""
 
 
 def images_of(images: int, counts: Sequence[int], taps: int) -> int:

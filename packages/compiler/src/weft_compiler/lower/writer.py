@@ -72,7 +72,7 @@ from weft_tensor import dtypes
 _CHECKED_TOGETHER: Final = 1024
 """Number of elements that are checked before the program ends because of an invalid one."""
 _CHECKED_SINGLY: Final = 16
-"""Number of elements up to which each has a check of its own. Small, because code is shared only
+"""Maximum number of elements with a separate check each. Small, because code is shared only
 among sizes on the same side of the limit."""
 
 
@@ -537,6 +537,6 @@ def _stored(body: Body) -> set[str]:
 
 
 def _reduction_indices(reduction: Reduction, indices: Indices, reduced: Indices) -> list[Expr]:
-    """Return indices in the space of a reduction, from those of the result and reduced axes."""
+    """Return indices in the space of a reduction from those of result and reduced axes."""
     remaining = {True: iter(reduced), False: iter(indices)}
     return [next(remaining[axis in reduction.axes]) for axis in range(len(reduction.space))]

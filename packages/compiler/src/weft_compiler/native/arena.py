@@ -33,7 +33,7 @@ from weft_tensor.allocator import cpu_allocator
 from weft_tensor.finalizers import call_when_gone, settle
 
 SLOTS: Final = 16
-"""Maximal number of concurrent programs with pooled memory: `WEFT_ARENA_SLOTS`."""
+"""Maximum number of concurrent programs with pooled memory: `WEFT_ARENA_SLOTS`."""
 
 _BYTE: Final = np.dtype(np.uint8)
 _Replace: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -142,7 +142,7 @@ class Arena:
         return int(self._slots[slot].size)
 
     def _fit(self) -> None:
-        """Make the first slot large enough, and empty those that are too large or too small."""
+        """Make the first slot large enough, and empty slots that are too large or too small."""
         maximum = self._max_size()
         for slot, memory in enumerate(self._memory):
             if memory and not maximum <= self._size(slot) <= 2 * maximum:

@@ -39,7 +39,7 @@ exceed the limit by some 4 MB, because it checks only after adding that much.
 """
 
 SHARED: Final = "shared"
-"""Folder of the code that all programs share. It has a limit of its own, because it takes seconds
+"""Folder of the code that all programs share. It has its own limit, because it takes seconds
 to compile but only a few hundred kilobytes.
 """
 _SHARED_LIMIT: Final = 32 << 20

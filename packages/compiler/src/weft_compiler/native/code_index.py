@@ -38,7 +38,7 @@ _MOST_INLINE: Final = 1 << 12
 """Largest constant stored inside an entry, in bytes."""
 
 _MOST_KEPT: Final = 64 << 20
-"""Maximal total size of the constants of an entry: a quarter of the cache."""
+"""Maximum total size of the constants of an entry: a quarter of the cache."""
 
 _MOST_CODES: Final = 4
 """Largest number of codes for many sizes in an entry, for ranges that are lowered differently."""
@@ -255,7 +255,7 @@ def _host() -> list[Any]:
 
 
 def _describe_code(code: MachineCode) -> dict[str, Any]:
-    """Describe code in a form from which `_code` restores it."""
+    """Return a description of code, which `_code` restores."""
     module = code.module
     return {
         "key": code.key,

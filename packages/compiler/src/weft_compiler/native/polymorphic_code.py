@@ -1,13 +1,13 @@
 """Machine code for many sizes, found by the numbers of a request.
 
 The sizes of all inputs are linear functions of one size. Lowering has verified the code for some
-sizes. It serves all sizes between them if they differ enough that no other choice of lowering fits:
-three or more, of which one is odd and one is a multiple of 16. Choices of lowering depend on limits
-and on divisibility, and a function that is not linear differs from a line in one of these. Values
-that lowering computes from sizes could depend on a size in any way, such as by its remainder modulo
-3. They are evaluated for each further size, which is served only if they are linear functions of
-the size there (`weft_compiler.lower.folded_values`). The verifier has proven for all sizes that no
-index is out of bounds.
+sizes. It supports all sizes between them if they differ enough to rule out other lowering
+decisions: three or more, of which one is odd and one is a multiple of 16. Choices of lowering
+depend on limits and on divisibility, and a function that is not linear differs from a line in one
+of these. Values that lowering computes from sizes could depend on a size in any way, such as by its
+remainder modulo 3. They are evaluated for each further size, which is served only if they are
+linear functions of the size there (`weft_compiler.lower.folded_values`). The verifier has proven
+for all sizes that no index is out of bounds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MULTIPLE: Final = 16
 
 @dataclass(frozen=True)
 class VerifiedSize:
-    """A size for which lowering has returned the program that was compiled.
+    """A size whose lowered program equals the compiled one.
 
     Attributes:
       numbers: the numbers of the request.
@@ -118,7 +118,7 @@ class PolymorphicCode:
         return None if self._lines is None else [int(line.at(size)) for line in self._lines]
 
     def size_of(self, numbers: RequestNumbers, folded: FoldedValues) -> int | None:
-        """Return the size that a request is for; None if this code does not serve it.
+        """Return the size that a request is for; None if this code does not support it.
 
         Args:
           folded: the folded values of the request, which decide about unverified sizes.

@@ -443,7 +443,7 @@ def _code_of(program: Program, options: Options, name: str, is_piece: bool = Fal
 
 
 def shared_code(key: str, make: Callable[[], MachineCode | None]) -> MachineCode | None:
-    """Return the loaded code with a key; if there is none, the result of `make`."""
+    """Return the loaded code with a key; otherwise the result of `make`."""
     with _lock:
         code = _codes.get(key)
     artifact = make() if code is None else None

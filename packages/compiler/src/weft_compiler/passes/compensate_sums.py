@@ -69,11 +69,11 @@ from weft_compiler.passes.scope import ScopedMutator
 from weft_tensor.dtypes import DType
 
 MAX_ADDITIONS: Final = 64
-"""Maximal number of additions to one variable, or to a lane of it, in a block."""
+"""Maximum number of additions to one variable, or to a lane of it, in a block."""
 _LANE_BYTES: Final = 8
 """Size of the widest element type: a vector loop has at least one lane for each of these bytes."""
 _MIN_ADDITIONS: Final = 8
-"""Minimal number of additions to each sum in a block; adding its total costs several."""
+"""Minimum number of additions to each sum in a block; adding its total costs several."""
 _UNKNOWN_TRIP_COUNT: Final = 1 << 20
 """Trip count that is assumed if it is unknown."""
 
@@ -88,7 +88,7 @@ def compensate_sums(program: Program, context: Context) -> Program:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sum:
-    """A variable, or the elements of a buffer, to which a loop only adds.
+    """A variable, or elements of a buffer, that a loop only adds to.
 
     Attributes:
       shape: shape of the buffer; None for a variable.
@@ -217,7 +217,7 @@ class _Compensation(ScopedMutator):
         return (*begins, self._strip_mine(loop, totals), *ends)
 
     def _strip_mine(self, loop: For, totals: Sequence[_Total]) -> For:
-        """Split a loop into blocks that add to parts, each of which is then added to the totals."""
+        """Split a loop into blocks with partial sums, which are then added to the totals."""
         depths = {total: self._depth(loop.body, total.of) for total in totals}
         deeper = [key for key, depth in depths.items() if depth > MAX_ADDITIONS]
         local_totals = [total for total in totals if total not in deeper]
@@ -234,7 +234,7 @@ class _Compensation(ScopedMutator):
         )
 
     def _rewrite_inner(self, body: Body, totals: Sequence[_Total]) -> Body:
-        """Rewrite the body of a loop, one iteration of which exceeds a block."""
+        """Rewrite the body of a loop whose iterations each exceed a block."""
         statements: list[Statement] = []
         for item in body:
             depths = {total: self._depth_of(item, total.of) for total in totals}
@@ -448,7 +448,7 @@ def _num_additions(statement: Statement, summation: _Sum) -> int:
 
 
 def _divides_integers(body: Body) -> bool:
-    """Return True if integers are divided, for which there are no vector instructions."""
+    """Return True if integers are divided, because vector instructions cannot do this."""
     return any(
         isinstance(part, Apply)
         and part.dtype.is_integer

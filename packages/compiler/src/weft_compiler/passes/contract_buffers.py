@@ -1,6 +1,6 @@
 """Array contraction: buffers shrink to the live range of their elements.
 
-If only one loop uses a buffer, and each iteration uses elements of its own, the buffer is allocated
+If only one loop uses a buffer, and each iteration uses different elements, the buffer is allocated
 in the loop without the dimension of the loop variable. A buffer of a single element that is stored
 once
 becomes a name.

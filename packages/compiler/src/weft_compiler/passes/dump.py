@@ -69,7 +69,7 @@ class ProgramDump:
 def _new_folder(directory: Path, name: str) -> Path:
     """Create a folder with the first unused number.
 
-    Safe if several processes do so concurrently.
+    Several processes may do this concurrently.
     """
     first = sum(1 for _ in directory.iterdir()) + 1
     for number in itertools.count(first):

@@ -144,7 +144,7 @@ def _effects_of_call(call: Call, buffers: Buffers) -> Effects:
 
 
 def _add_one(statement: Statement, effects: Effects, buffers: Buffers) -> None:
-    """Add the effects of a statement, without those of its bodies."""
+    """Add the effects of a statement, without its bodies."""
     for expression in expressions(statement):
         for part in walk(expression):
             if isinstance(part, Variable):

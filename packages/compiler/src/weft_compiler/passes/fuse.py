@@ -34,13 +34,13 @@ from weft_compiler.passes.sink import LARGE_BYTES
 MAX_DISTANCE: Final = 24
 """Number of statements before a loop that are searched for one to merge it with."""
 MAX_MOVED: Final = 4
-"""Maximal number of statements that are moved to merge two loops."""
+"""Maximum number of statements that are moved to merge two loops."""
 MAX_BUFFERS: Final = 16
 """Maximal number of buffers of a merged loop: each stream needs a TLB entry and a prefetcher. The
 limit does not apply to loops around routines, which access buffers one after another.
 """
 MAX_STATEMENTS: Final = 150
-"""Maximal number of statements of a merged loop, because LLVM's time grows faster than linearly."""
+"""Maximum number of statements of a merged loop, because LLVM's time grows faster than linearly."""
 
 MIN_SIZE_RATIO: Final = 8
 """Bytes that are in caches are ignored if a loop fills more than this multiple of them."""
@@ -101,13 +101,13 @@ class _Fusion(ScopedMutator):
 
 
 class _Partner(NamedTuple):
-    """The loop that another one is merged into.
+    """The loop that another loop is merged into.
 
     Attributes:
       position: its position; None if there is no such loop.
       needed: the positions of the statements that must be moved before it.
-      obstacle: why the last loop that produces a value for the other one is unsuitable; "" if there
-        is no such loop.
+      obstacle: the reason that the last loop that produces a value for the other loop is
+        unsuitable; "" if there is no such loop.
     """
 
     position: int | None

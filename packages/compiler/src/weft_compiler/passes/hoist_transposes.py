@@ -35,7 +35,7 @@ from weft_compiler.passes.scope import ScopedMutator
 from weft_compiler.routines.gemm import Gemm, Matmul, Product
 
 _MIN_TRANSPOSED_ROWS: Final = 4
-"""Minimal number of rows of a product for which the second operand is transposed first."""
+"""Minimum number of rows of a product for which the second operand is transposed first."""
 
 
 def hoist_transposes(program: Program, context: Context) -> Program:
@@ -106,7 +106,7 @@ class _CallMutator(StatementMutator):
 
 
 def _is_transposed(call: Product, buffers: Buffers) -> bool:
-    """Return True if the second operand of a product is the transpose of a whole matrix."""
+    """Return True if the second operand of a product is the transpose of a complete matrix."""
     if call.sizes or call.m < _MIN_TRANSPOSED_ROWS:
         return False
     shape = buffers[call.b.buffer].shape if call.b.buffer in buffers else ()

@@ -44,11 +44,11 @@ from weft_compiler.passes.framework import Context
 from weft_compiler.passes.scope import ScopedMutator
 
 MIN_WORK: Final = 50_000
-"""Minimal number of operations of a loop that threads divide: some 10 µs."""
+"""Minimum number of operations of a loop that threads divide: some 10 µs."""
 _SHORT_TRIP_COUNT: Final = 8
 """Trip count below which a loop divides badly among threads."""
 _MIN_WORK_RATIO: Final = 4
-"""Minimal ratio of a loop's work to `MIN_WORK` if an outer loop repeats it."""
+"""Minimum ratio of a loop's work to `MIN_WORK` if an outer loop repeats it."""
 
 
 def parallelize_loops(program: Program, context: Context) -> Program:

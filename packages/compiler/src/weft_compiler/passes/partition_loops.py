@@ -31,9 +31,9 @@ from weft_compiler.passes.framework import Context
 from weft_compiler.passes.simplify import simplify_body
 
 _MAX_PARTS: Final = 16
-"""Maximal number of loops that one loop is split into."""
+"""Maximum number of loops that one loop is split into."""
 _MIN_ITERATIONS: Final = 8
-"""Minimal trip count of each of these loops: shorter loops cost more than they save."""
+"""Minimum trip count of each of these loops: shorter loops cost more than they save."""
 
 
 def partition_loops(program: Program, context: Context) -> Program:
@@ -59,7 +59,7 @@ class _Partition(StatementMutator):
 
 
 def _split_points(loop: For) -> list[int]:
-    """Return the iterations at which a loop is split, and its two ends.
+    """Return the iterations that split a loop, and its two ends.
 
     Empty if it is not split.
     """
@@ -81,7 +81,7 @@ def _split_points(loop: For) -> list[int]:
 
 
 def _threshold(part: Expr, variable: str) -> int:
-    """Return the iteration at which a select on the loop variable changes; 0 if there is none."""
+    """Return the iteration where a select on the loop variable changes; 0 if there is none."""
     match part:
         case Apply(
             primitive="where",

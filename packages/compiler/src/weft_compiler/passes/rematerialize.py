@@ -15,7 +15,7 @@ A gradient reads forward values. If a large one is computed from much smaller op
 with few terms and elementwise functions, it is computed again before its later uses. Small values,
 such as row sums, are kept. Each copy is then tiled together with its users (`passes.tile`), so none
 is ever in memory as a whole, and the memory of an attention step grows with the sequence length
-instead of its square. The later passes run as a trial: temporaries that remain whole are not
+instead of its square. The later passes run as a trial: temporaries that are not tiled are not
 recomputed.
 """
 
@@ -48,11 +48,11 @@ _MIN_BYTES: Final = 1 << 26
 recomputing it.
 """
 _MAX_BYTES_LEFT: Final = 1 << 23
-"""Maximal size of its tiles after rematerialization, in bytes."""
+"""Maximum size of its tiles after rematerialization, in bytes."""
 _MIN_SIZE_RATIO: Final = 8
-"""Minimal ratio of its size to the size of its operands."""
+"""Minimum ratio of its size to the size of its operands."""
 _MAX_WORK: Final = 32
-"""Maximal number of operations for recomputing one of its elements."""
+"""Maximum number of operations for recomputing one of its elements."""
 
 _Producers = frozenset[str]
 """The buffers that must be filled again in order to recompute one of them."""

@@ -31,5 +31,5 @@ class ScopedMutator(StatementMutator):
         return new
 
     def rewrite_statements(self, body: Body) -> Body:
-        """Return the statements that replace those of a body."""
+        """Return the statements that replace the statements of a body."""
         return super().rewrite_body(body)

@@ -18,7 +18,7 @@ from weft_compiler.passes.effects import Effects, effects_of, interface_buffers,
 from weft_compiler.passes.framework import Context
 
 LARGE_BYTES: Final = 1 << 20
-"""Minimal number of bytes that a loop fills in order to be moved."""
+"""Minimum number of bytes that a loop fills in order to be moved."""
 
 
 def sink_temporaries(program: Program, context: Context) -> Program:

@@ -65,13 +65,13 @@ from weft_compiler.passes.scope import ScopedMutator
 from weft_tensor.dtypes import DType
 
 MIN_WORK: Final = 200_000
-"""Minimal number of operations of a loop that is split, because each block adds some."""
+"""Minimum number of operations of a loop that is split, because each block adds some."""
 _BLOCK_COUNTS: Final = (16, 15, 14, 13, 12, 11, 10, 9, 8, 20, 18, 24, 32, 7, 6, 5, 4, 3, 2)
 """Preferred numbers of blocks; the first one that divides the trip count is used."""
 _MIN_SHARED_BYTES: Final = 256
-"""Minimal size of a partial result, in bytes, for which blocks combine values into it directly."""
+"""Minimum size of a partial result, in bytes, for which blocks combine values into it directly."""
 _MIN_WORK_PER_ELEMENT: Final = 8
-"""Minimal number of operations for each element of a result, which blocks combine again."""
+"""Minimum number of operations for each element of a result, which blocks combine again."""
 
 
 def split_reductions(program: Program, context: Context) -> Program:

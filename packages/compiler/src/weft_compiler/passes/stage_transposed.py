@@ -43,7 +43,7 @@ from weft_compiler.passes.parallelize import can_reorder
 from weft_compiler.passes.scope import ScopedMutator
 
 _MIN_BYTES: Final = 1 << 20
-"""Size of an operand, in bytes, from which its cache lines are evicted between two iterations."""
+"""Minimum size, in bytes, of an operand whose cache lines are evicted between iterations."""
 _BLOCKS: Final = range(64, 15, -1)
 """Preferred numbers of rows and columns of a block; the first one that divides the trip count is
 used.

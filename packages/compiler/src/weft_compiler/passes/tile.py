@@ -62,7 +62,7 @@ from weft_compiler.routines.gemm import Gemm, Matmul
 T = TypeVar("T")
 
 _MIN_BYTES: Final = 1 << 20
-"""Minimal size of the intermediate matrix, in bytes: about an L2 cache."""
+"""Minimum size of the intermediate matrix, in bytes: about an L2 cache."""
 _TILE_BYTES: Final = 1 << 21
 """Maximal size of a tile of it, in bytes. It is larger than an L2 cache, because products of few
 rows cost more than the slower L3 cache.
@@ -83,7 +83,7 @@ class _Step(NamedTuple):
 
     Attributes:
       rows: the number of rows; 0 if it does not compute rows separately.
-      axes: the dimension of the rows, for each buffer of which every row is used only for that row.
+      axes: the row dimension, for each buffer whose rows are used only for the same row.
       reread_bytes: the bytes that every block reads or writes again.
       parts: for a product, the dimension of the rows of each operand that has rows.
     """
@@ -213,7 +213,7 @@ def _compatible_prefix(steps: Sequence[Sequence[_Step]]) -> list[_Step]:
 
 
 def _alternatives(statement: Statement, effects: Effects, buffers: Buffers) -> list[_Step]:
-    """Return the ways in which a statement may be tiled; there is at least one."""
+    """Return the possible tilings of a statement; there is at least one."""
     if isinstance(statement, _PRODUCTS) and not statement.sizes:
         return _product_alternatives(statement, effects, buffers)
     rows = 0

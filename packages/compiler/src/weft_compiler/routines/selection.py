@@ -64,9 +64,9 @@ PRODUCT_COSTS: Final = (
 """Limits of generated products, measured against OpenBLAS in `benchmarks/RESULTS.md`."""
 
 _SMALL_WORK: Final = 10**6
-"""Maximal number of multiplications for which OpenBLAS for AVX-512 does not pack operands."""
+"""Maximum number of multiplications for which OpenBLAS for AVX-512 does not pack operands."""
 _MIN_FILLED: Final = 2 / 3
-"""Minimal fraction of the lanes that a narrow result must fill."""
+"""Minimum fraction of the lanes that a narrow result must fill."""
 
 
 class BatchCosts(NamedTuple):
@@ -96,8 +96,8 @@ class WinogradCosts(NamedTuple):
     Attributes:
       min_channels: the minimal number of channels, and of filters, for which transforms of tiles
         cost little.
-      min_tiles: by taps, the minimal number of tiles for which transforming filters and reading the
-        larger result pays for the saved multiplications.
+      min_tiles: by taps, the minimum number of tiles for which the saved multiplications outweigh
+        transforming filters and reading the larger result.
       min_saved: the minimal ratio of direct multiplications to those of the algorithm.
     """
 
@@ -113,7 +113,7 @@ _MIN_PACKED_WINDOWS: Final = 512
 place is faster.
 """
 _MAX_WASTE: Final = 4
-"""Maximal ratio of all multiplications to useful ones in an input gradient by phases."""
+"""Maximum ratio of all multiplications to useful ones in an input gradient by phases."""
 
 
 # ---------------------------------------------------------------------------- products
@@ -226,7 +226,7 @@ def generated_reason(product: Product, size: int, vector_bytes: int, l2_bytes: i
     Args:
       size: bytes of an element.
       vector_bytes: size of a vector register of the processor.
-      l2_bytes: size of its L2 cache, by which processors are distinguished.
+      l2_bytes: size of its L2 cache, which distinguishes processors.
     """
     costs, m, n, k = product_costs(vector_bytes, l2_bytes), product.m, product.n, product.k
     if not costs.is_faster:

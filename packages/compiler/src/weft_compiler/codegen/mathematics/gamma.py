@@ -9,7 +9,7 @@ from weft_compiler.codegen.mathematics.formula import Formula, Value
 from weft_tensor.expansions import DIGAMMA, LGAMMA, STIRLING
 
 _LARGE: Final = 10
-"""The argument from which the series in 1 / x is exact to working precision."""
+"""Smallest argument for which the series in 1 / x is exact to working precision."""
 
 
 def _positive(f: Formula, x: Value) -> Value:

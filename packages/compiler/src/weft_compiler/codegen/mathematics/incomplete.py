@@ -19,7 +19,7 @@ _SETTLED: Final = 5e-16
 smaller value.
 """
 _LARGE: Final = 1e5
-"""The a from which the incomplete gamma functions use Temme's uniform expansion."""
+"""Smallest a for which the incomplete gamma functions use Temme's uniform expansion."""
 _BETA_LARGE: Final = 1e6
 """The beta function uses an asymptotic expansion if its larger argument is at least this."""
 _MOST: Final = 100_000.0
@@ -181,7 +181,7 @@ def _slope_by_series(f: Formula, s: Value, x: Value) -> Value:
 
 
 def _slope_by_fraction(f: Formula, a: Value, x: Value) -> Value:
-    """The derivative of P(a, x) with respect to a, by that of the fraction of Q(a, x)."""
+    """The derivative of P(a, x) with respect to a, from the continued fraction of Q."""
 
     def iterate(k: Value, b: Value, *state: Value) -> tuple[Value, list[Value]]:
         c, c_slope, d, d_slope, result, slope = state

@@ -50,7 +50,7 @@ def zeta_sum(f: Formula, s: Value, a: Value) -> Value:
 
 
 def zeta(f: Formula, s: Value, q: Value) -> Value:
-    """The Hurwitz zeta function; infinite at s = 1 and at poles, NaN where it is not real."""
+    """The Hurwitz zeta function; infinite at s = 1 and at poles, NaN if not real."""
     is_full, non_positive = _is_whole(f, q), q <= 0.0
     undefined = (s < 1.0) | (non_positive & ~is_full & ~_is_whole(f, s)) | f.nan(s) | f.nan(q)
     infinite = s.equals(1.0) | (non_positive & is_full)

@@ -27,10 +27,10 @@ from weft_graph.ir.node import Node
 from weft_graph.ops.slicing import index_of, masks_of
 
 _MOST_PARTS: Final = 8
-"""Maximal number of tensors to join by a select for each element; copying more is faster."""
+"""Maximum number of tensors to join by a select for each element; copying more is faster."""
 _MANY_JOINED: Final = f"it joins more than {_MOST_PARTS} tensors"
 _MOST_PIECES: Final = 16
-"""Maximal number of pieces that a region copies for its users; kernels return views instead."""
+"""Maximum number of pieces that a region copies for its users; kernels return views instead."""
 
 
 @lowers("Reshape", "ExpandDims", known_operands=(1,))
@@ -140,7 +140,7 @@ def _strided_slice(op: Operation) -> Value:
 def _map_slice_indices(
     parts: Sequence[object], shape: Sequence[int], position: Sequence[Expr]
 ) -> list[Expr]:
-    """Map the indices of an element of a basic slice to those in the sliced tensor."""
+    """Map the indices of an element of a basic slice to indices in the sliced tensor."""
     remaining, sizes = iter(position), iter(shape)
     named = sum(part is not None and part is not Ellipsis for part in parts)
     if Ellipsis not in parts:
@@ -203,7 +203,7 @@ def _strided_slice_update(op: Operation) -> Value:
 def _unmap_slice_indices(
     parts: Sequence[object], shape: Sequence[int], position: Sequence[Expr]
 ) -> tuple[list[Expr], list[Expr]]:
-    """Map indices in a tensor to those in a basic slice, and return if they are inside it."""
+    """Map indices in a tensor to indices in a basic slice; also return True if they are inside."""
     named = sum(part is not None and part is not Ellipsis for part in parts)
     if Ellipsis not in parts:
         parts = [*parts, Ellipsis]

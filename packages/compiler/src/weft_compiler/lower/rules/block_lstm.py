@@ -315,7 +315,7 @@ class _Forward(_Writer):
         return Load(self.gates.dtype, self.gates.name, position)
 
     def product(self, a: Load, kind: int, c: Load, rows: int) -> Body:
-        """Emit the product of a's rows with their weights; that of the state is accumulated."""
+        """Emit the product of a's rows with their weights; accumulate the state's gradient."""
         layer = self.layer
         k, n = (layer.depth, layer.width)[kind], 4 * layer.width
         if self.weights:

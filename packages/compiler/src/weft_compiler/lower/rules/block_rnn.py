@@ -140,7 +140,7 @@ class CellGradient:
         return self.cell.seen(add(cs, from_output), to_o, self.weights[2])
 
     def to_gate(self, gate: str, to_cs: Expr, previous: Expr) -> Expr:
-        """Return the gradient of a gate from that of the cell after the step."""
+        """Return the gradient of a gate from the gradient of the cell after the step."""
         i, f, _, ci, _ = self.step
         if gate == "f":
             return mul(mul(_sigmoid_derivative(f), previous), to_cs)

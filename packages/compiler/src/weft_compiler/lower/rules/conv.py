@@ -59,9 +59,9 @@ from weft_tensor.dtypes import DType
 _TYPES: Final = (dtypes.float32, dtypes.float64, *NARROW)
 
 FEW: Final = 128
-"""Windows per image below which one call processes all images, so that filters are read once."""
+"""Windows per image below which one call processes all images and reads filters once."""
 _ROW: Final = 24
-"""Windows per row from which each call processes one row, so that its result stays in a cache.
+"""Minimum number of windows per row for one call per row, whose result stays in a cache.
 Shorter rows would leave tiles partly empty.
 """
 
@@ -234,7 +234,7 @@ class _Phase:
     """Input positions that are equal modulo the stride; the same taps reach all of them.
 
     Attributes:
-      taps: these taps, in the reverse order, in which they meet the output's gradient.
+      taps: the same taps in reverse order, as applied to the output's gradient.
       axis: the window geometry over the output's gradient.
     """
 
@@ -453,7 +453,7 @@ def _pack_filters(filters: Value, taps: Sequence[range], transposed: bool = Fals
 
 
 def _tap(taps: Sequence[range], *index: Expr) -> list[Expr]:
-    """Map the position of a tap to that in the filter."""
+    """Map the position of a tap to its position in the filter."""
     return [
         plus(times(k, tap_range.step), tap_range.start)
         for k, tap_range in zip(index, taps, strict=True)

@@ -15,7 +15,7 @@ from weft_compiler.lower.values import Reduction, Value, compute_value, move_ele
 from weft_graph.ops.windows import spatial_axes
 
 MOST_TAPS: Final = 64
-"""Maximal number of taps of a window that become terms of one expression."""
+"""Maximum number of taps of a window that become terms of one expression."""
 
 
 def _require_few(taps: int) -> None:

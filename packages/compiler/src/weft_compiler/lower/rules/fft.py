@@ -41,9 +41,9 @@ _MOST_BYTES: Final = 1 << 20
 They should fit into a cache.
 """
 _PARALLEL_WORK: Final = 50_000
-"""Operations from which blocks of rows are distributed over threads."""
+"""Minimum number of operations for which blocks of rows are distributed over threads."""
 _FEWEST_ROWS: Final = 4
-"""Number of rows from which compiling a single transform pays."""
+"""Minimum number of rows for which compiling a single transform pays off."""
 
 
 class _BlockMemory:
@@ -472,7 +472,7 @@ class _TransformWriter:
         return body
 
     def _pack(self) -> Body:
-        """Compute the spectra of even and odd elements from that of all elements.
+        """Compute the spectra of even and odd elements from the spectrum of all elements.
 
         Parts are swapped.
         """

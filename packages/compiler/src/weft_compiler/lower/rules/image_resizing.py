@@ -25,7 +25,7 @@ from weft_tensor.resampling import (
 )
 
 _FEW: Final = 8
-"""Maximal number of taps to unroll; more become a loop."""
+"""Maximum number of taps to unroll; more become a loop."""
 TapsOf = Callable[[int, int, int], Taps]
 """Function from an axis of images and its sizes before and after to the taps."""
 

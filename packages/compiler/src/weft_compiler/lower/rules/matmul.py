@@ -161,7 +161,7 @@ def product_sums(
 def _shape_of(
     a: Value, b: Value, shape: Sequence[int], transpose_a: bool, transpose_b: bool
 ) -> ProductShape:
-    """Return the properties of a product by which a routine is selected."""
+    """Return the properties of a product that determine its routine."""
     return ProductShape(
         num_products=math.prod(shape[:-2]),
         m=shape[-2],

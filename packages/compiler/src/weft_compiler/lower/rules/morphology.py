@@ -25,7 +25,7 @@ from weft_graph.ops.windows import slide
 from weft_tensor import dtypes
 
 _NONE = -1
-"""The argmax of a window in which no sum is greater than the lowest number."""
+"""The argmax of a window whose sums are all the lowest number."""
 
 
 @dataclass

@@ -20,7 +20,7 @@ from weft_tensor import dtypes
 Element = Callable[..., Expr]
 
 _FEW: Final = 33
-"""Maximal number of neighbors that become terms of one expression."""
+"""Maximum number of neighbors that become terms of one expression."""
 
 
 class _Images:

@@ -34,7 +34,7 @@ def _mirror_pad(op: Operation) -> Value:
     size, (leading, trailing) = x.shape[-1], margins[-1]
 
     def write(unique: Unique, y: Buffer, buffer: Buffer) -> Sequence[Statement]:
-        """Write rows in three parts, each of which is contiguous in memory."""
+        """Write rows in three parts that are contiguous in memory."""
 
         def row(*position: Expr) -> Body:
             lead = source(*position)

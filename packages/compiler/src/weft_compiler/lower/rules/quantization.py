@@ -192,7 +192,7 @@ def _fake_quant_gradients(op: Operation) -> list[Value]:
 # -------------------------------------------------------------- rounding to what integers hold
 
 _BITS: Final = 64
-"""Integer width from which float types cannot represent all quantization levels."""
+"""Minimum integer width for which float types cannot represent all quantization levels."""
 
 
 @dataclass
@@ -261,7 +261,7 @@ def _steps(op: Operation, low: Value, high: Value, bits: int) -> _Steps:
 
 
 def _along(op: Operation, low: Value, high: Value) -> Callable[..., tuple[Expr, ...]]:
-    """Map the indices of an element to those of its range, which exists once or per channel."""
+    """Map the indices of an element to those of its range (per tensor or per channel)."""
     axis, shape = int(op.node.attrs.get("axis", -1)), op.shape()
     expected = () if axis < 0 else (shape[axis],)
     require(

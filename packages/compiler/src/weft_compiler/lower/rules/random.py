@@ -1,4 +1,4 @@
-"""Random ops on Philox streams, bitwise equal to those of `weft_exec.kernels.philox`.
+"""Random ops on Philox streams, bitwise equal to `weft_exec.kernels.philox`.
 
 A program receives the state (counter and key) of each stream that it uses.
 """
@@ -42,7 +42,7 @@ from weft_tensor.dtypes import DType
 _WORDS: Final = 4
 """64-bit words of a Philox block, which are twice as many 32-bit words."""
 _LIMIT: Final = 2.0
-"""Maximal absolute value of truncated normal numbers."""
+"""Maximum absolute value of truncated normal numbers."""
 
 
 class _Stream:

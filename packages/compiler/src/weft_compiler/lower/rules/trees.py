@@ -45,7 +45,7 @@ _ROWS: Final = 16
 _FEATURE, _FAILED, _PASSED, _MISSING = range(4)
 """The columns of the table of nodes."""
 _DEEPEST: Final = 1000
-"""Maximal number of levels of a tree to compile."""
+"""Maximum number of levels of a tree to compile."""
 
 Array = np.ndarray[Any, Any]
 

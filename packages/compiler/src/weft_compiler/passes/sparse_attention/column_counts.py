@@ -41,7 +41,7 @@ ROUNDING: Final = 2.0**-16
 MAX_DEPTH: Final = 1 << 10
 """Largest vector size for which `ROUNDING` holds."""
 EXP_UNDERFLOW: Final = {dtypes.float32: 110.0, dtypes.float64: 750.0}
-"""Size of negative arguments from which exp is exactly 0, with a margin."""
+"""Minimum size of negative arguments for which exp is exactly 0, with a margin."""
 _COLUMNS_PER_COUNT: Final = 64
 """Granularity of the number of columns."""
 

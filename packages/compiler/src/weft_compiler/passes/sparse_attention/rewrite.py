@@ -11,9 +11,9 @@ A probability is exp(x - m) divided by a sum. It is exactly zero if the score x 
 the maximum m of its row. x depends on a product s and on a mask, which is known before s. If s is
 in [-BOUND, BOUND] and x is monotonic in s, then x is between its values at the two bounds. `counts`
 has the number of columns to compute for each block of rows: after these columns all scores are too
-low, whatever products within the bounds are. The norms of the operands prove the bounds before the
-product:
-|q k| <= |q| |k|. If they do not prove them, for example because of NaN, all columns are computed.
+low for any products within the bounds. The norms of the operands prove the bounds before the
+product: |q k| <= |q| |k|. If they do not prove them, for example because of NaN, all columns are
+computed.
 
 Finite factors of zero probabilities contribute nothing; the same norms prove that they are finite.
 The same bound lets us skip the rows of v for these columns and, in the gradient, the products that
@@ -95,7 +95,7 @@ from weft_tensor import dtypes
 
 _PRODUCTS: Final = (Gemm, Matmul)
 _MIN_COLUMNS: Final = 256
-"""Minimal number of columns for which skipping pays."""
+"""Minimum number of columns for which skipping pays off."""
 
 _NOT_ALIGNED: Final = "its blocks of rows do not match those of the probabilities"
 _NO_PRODUCT: Final = "probabilities are used by a routine other than a matrix product"
@@ -117,7 +117,7 @@ def skip_masked_columns(program: Program, context: Context) -> Program:
 
 
 class _StoredProbabilities(NamedTuple):
-    """Probabilities that are stored in memory as a whole.
+    """Probabilities that are stored in memory completely.
 
     Attributes:
       counts: the buffer with the number of possibly nonzero columns for each block of rows.

@@ -24,7 +24,7 @@ from weft_compiler.ir.program import Assign, Body, For, Let, Statement, Store, l
 NOT_BY_COLUMN: Final = "a row is not accessed column by column"
 
 COLUMN: Final = Variable(INDEX, "*column")
-"""The variable that stands for the column in any loop over columns."""
+"""The variable that represents the column in any loop over columns."""
 
 
 class MatchFailure(Exception):  # noqa: N818 - it is not an error of a program
