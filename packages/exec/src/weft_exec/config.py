@@ -35,7 +35,7 @@ class TraceOptions(NamedTuple):
       trace_file: the file of a trace; "" for none.
       flight_path: the files of a flight recorder; "" for none.
       flight_seconds: how much it keeps.
-      slow_seconds: duration from which a step is slow; None for no limit.
+      slow_seconds: minimum duration of a slow step; None for no limit.
     """
 
     trace_file: str = ""

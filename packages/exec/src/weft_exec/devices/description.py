@@ -45,7 +45,7 @@ Kernels = Mapping[str, Sequence[KernelDescription]]
 
 @dataclass(frozen=True)
 class DeviceDescription:
-    """One device, of this process or of another one.
+    """One device, of this process or of another.
 
     Attributes:
       name: `/job:worker/replica:0/task:1/device:GPU:0`.
@@ -55,7 +55,7 @@ class DeviceDescription:
       memory_space: the memory that holds its values. Devices of one task with the same memory space
         share values without a copy.
       links: the link performance by the name of the other device; other links have default figures.
-      kernels: its kernels; None for those that this process registers for its type.
+      kernels: its kernels; None for the kernels that this process registers for its type.
       machine: the machine whose memory its task can share with other tasks; "" if it cannot.
     """
 
@@ -188,7 +188,7 @@ def check_all(devices: Sequence[DeviceDescription]) -> None:
 
 
 def gateway_devices(devices: Sequence[DeviceDescription]) -> dict[str, str]:
-    """Map each device with its own memory to the device through which the host reaches that memory.
+    """Map each device with its own memory to the device that exchanges values with the host.
 
     That is the first device of its task with the host's memory, or else the first device of all.
     """

@@ -58,7 +58,7 @@ class Guard(Protocol):
 
 
 class StreamMarks(Protocol):
-    """Marks in the stream of a device's kernels, between kernels that were enqueued one by one."""
+    """Marks in the stream of a device, between its separately enqueued kernels."""
 
     def add(self) -> None:
         """Add a mark behind all kernels that are enqueued so far."""
@@ -143,7 +143,7 @@ class Device:
     def make_kernel(
         self, factory: KernelFactory, node: Node, host: Collection[str]
     ) -> KernelFunction:
-        """Return the function by which this device runs a node.
+        """Return the function that runs a node on this device.
 
         A device that must do more than call the kernel, such as copy inputs to its memory, wraps
         the function that the factory returns.
@@ -188,7 +188,7 @@ class Device:
         return result
 
     def array_factory(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], Any]:
-        """Return a function that creates arrays of one shape, as `new_array` does."""
+        """Return a function that creates arrays of a fixed shape, as `new_array` does."""
         large = math.prod(shape) * dtype.itemsize > LARGE_BYTES
         return partial(self.empty if large else self.xp.empty, shape, dtype)
 
@@ -317,7 +317,7 @@ class DeviceType:
         task in their names; returns an empty sequence without the hardware.
       array_module: the name of the module that computes with its values, such as "cupy". Its
         devices run the kernels that are written for any array module, and if it is "numpy" also
-        those of the CPU. None if they only run kernels of their own.
+        those of the CPU. None if they only run their own kernels.
       dtypes: the element types that its kernels support; None for all.
       asynchronous: True if its devices turn shared kernels into asynchronous functions.
       kernels: the module or package that registers its kernels, imported at the first lookup.

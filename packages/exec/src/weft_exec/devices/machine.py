@@ -1,4 +1,4 @@
-"""The devices of this machine: those that exist, those that sessions use, and their memory use."""
+"""The devices of this machine: all of them, those used by sessions, and their memory use."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class RegionClaim(NamedTuple):
 
     Attributes:
       members: synchronous, stateless nodes with the same frame, guard and device. No path between
-        two of them may lead through other nodes, not even those of other claims. They may read
+        two of them may contain other nodes, not even nodes of other claims. They may read
         references of variables; variables that no member changes are read when the region begins.
       make: creates the function of a region on a device, once for each executable. The function
         maps the region's inputs to a value or a tuple of values. It returns NotImplemented or a
@@ -58,8 +58,8 @@ class RegionClaim(NamedTuple):
         its inputs. By default the results of all members are assumed to be live together.
       updates: the members that change variables, with the number of leading inputs that are
         references or handles, which the function receives. A member reads a variable as earlier
-        members have left it. The output reference of such a member is that of its first input;
-        users outside the region use the variable itself.
+        members have left it. The output reference of such a member equals the reference of its
+        first input; users outside the region use the variable itself.
       rng_nodes: the members that draw random numbers; the function counts their executions.
       is_multithreaded: True if the function itself uses several threads, so that it needs none of
         the step's pool.
@@ -536,7 +536,7 @@ def _take_variables(step: StepGraph, member: Node, members: Collection[Node]) ->
 
 
 def _trace_reference(source: Output) -> Output:
-    """Return the reference or handle from which a forwarded one originates, in the same frame."""
+    """Return the origin of a forwarded reference or handle, in the same frame."""
     while source.node.role not in (Role.VARIABLE, Role.ENTER):
         inputs = source.node.inputs
         source = next(i for i in inputs if i.dtype.is_ref or i.dtype is dtypes.resource)

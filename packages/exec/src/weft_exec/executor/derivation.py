@@ -231,7 +231,7 @@ class Derivation:
         return self._slot_in(source, item)
 
     def _slot_in(self, source: Output, item: Item) -> int:
-        """Return the slot in which an item finds an output."""
+        """Return the slot that holds an output for an item."""
         return self.slots[source]
 
     def _read(self, source: Output, item: Item) -> int:

@@ -136,10 +136,10 @@ class Driver:
         return receive.move is not None or not self._context.owns_rendezvous
 
     def _repays_thread(self, entry: Entry, pool: ThreadPool) -> bool:
-        """Return True if other work can run meanwhile and a thread is free.
+        """Return True if other work can run at the same time and a thread is free.
 
         The last of the ready entries goes to the pool, too, so that the successors of the others
-        start at once. A device with memory of its own has to be served meanwhile.
+        start at once. A device with its own memory must be polled at the same time.
         """
         busy = len(self._on_pool)
         heavy_ready = self._machine.heavy_ready or self._pending_receives
@@ -408,7 +408,7 @@ def _loop_iteration(iteration: Iteration) -> LoopIteration | None:
 
 
 def _add_iterations(error: errors.OpError, iteration: Iteration | None) -> None:
-    """Record the iterations of the loops in which an error was raised, inner ones first."""
+    """Record the loop iterations in which an error was raised, inner loops first."""
     while iteration is not None and iteration.frame.parent is not None:
         error.in_iteration(iteration.frame.plan.name, iteration.index)
         iteration = iteration.frame.parent

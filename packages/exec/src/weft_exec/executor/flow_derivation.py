@@ -48,8 +48,8 @@ class FlowDerivation(Derivation):
     There are two ways to run a loop. If iterations or kernels may run in parallel, it is scheduled:
     it has its own slots and entries, and the ready queue distinguishes its frames. Any other loop
     is linear: it is a single item of the enclosing frame, uses the slots of that frame, and runs
-    its iterations in sequence. The needs and the work of the nodes inside are added to those of the
-    loop's item. Of nested linear loops only the outermost one is scheduled.
+    its iterations in sequence. The needs and the work of the nodes inside are added to the loop's
+    item. Of nested linear loops only the outermost one is scheduled.
 
     In a linear loop, routing costs nothing: a Switch, an Enter, an Exit and a NextIteration share
       the slot of their input (`_share_slot`), and a Merge selects one of two slots by the
@@ -59,7 +59,7 @@ class FlowDerivation(Derivation):
       templates: for each scheduled frame, the slots before an iteration.
       variables: the contiguous slots of the variables of each linear loop.
       owners: the items of the linear loops, by frame.
-      copies: the slots of constants in other frames than that of their node.
+      copies: the slots of constants in frames other than their node's.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class FlowDerivation(Derivation):
         return anchors
 
     def _slot_in(self, source: Output, item: Item) -> int:
-        """Return the slot in which an item finds an output."""
+        """Return the slot that holds an output for an item."""
         assert item.frame is not None
         return self._slot_at(source, self._slot_frame(item.frame))
 

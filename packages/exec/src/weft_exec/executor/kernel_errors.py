@@ -89,7 +89,7 @@ def shape_rule_error(node: Node, inputs: Sequence[Any]) -> errors.OpError | None
 
 
 def _describe_value(graph: Graph, source: Output, value: Any) -> Output:
-    """Return an output from which a shape rule can infer all facts about a value."""
+    """Return an output that tells shape rules all facts about a value."""
     dtype = source.dtype
     if dtype.is_ref or not dtype.is_numpy_compatible or not hasattr(value, "shape"):
         return source

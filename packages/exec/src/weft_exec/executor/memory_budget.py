@@ -172,6 +172,6 @@ class StepMemory:
 
 
 def _subtract_span(span: Span, other: Span) -> tuple[range, range]:
-    """Return the positions that are in a span and not in another one."""
+    """Return the positions of one span that are not in the other span."""
     (begin, end), (first, stop) = span, other
     return range(begin, min(end, first)), range(max(begin, stop), end)

@@ -76,7 +76,7 @@ class StepMachines:
         return all([machine.abort(error) for machine in self._machines])
 
     def interrupt(self, error: errors.OpError) -> bool:
-        """Call `abort` from another thread than that of the step."""
+        """Call `abort` from a thread other than the step's."""
         return all([machine.interrupt(error) for machine in self._machines])
 
     def end(self) -> None:
@@ -85,7 +85,7 @@ class StepMachines:
             machine.end()
 
     def ready_time(self, token: Token) -> int:
-        """Return the reading of the clock at which an entry became ready; 0 if unknown."""
+        """Return the clock reading when an entry became ready; 0 if unknown."""
         return self._machines[token[0].part].ready_time(token)
 
     def watch_releases(self, token: Token, slots: Sequence[int], times: list[int]) -> None:
@@ -162,7 +162,7 @@ def derive_parts(
 
     Args:
       parts: the partitions by device.
-      feeds, fetches: the numbers of feeds and fetches of the whole step.
+      feeds, fetches: the numbers of feeds and fetches of the complete step.
       budgets: by device, as for `derive_part`.
     Raises: OpError: see `derive`.
     """

@@ -38,7 +38,7 @@ Need = tuple["Item", int]
 """An item and the side of a Switch that is needed; WHOLE or ORDER if the item is not a Switch."""
 
 WHOLE, ORDER = -1, -2
-"""The whole value of an item; or only its end, whether it is dead or not."""
+"""Kinds of dependencies on an item: on its value, or only on its end, even if it is dead."""
 
 WORK, TRIGGER, SWITCH, MERGE, ENTER, EXIT, NEXT, SEND, RECEIVE = range(9)
 """Kinds of entries: computing, computing even with dead inputs, routing values, and transfers."""

@@ -78,7 +78,8 @@ class Region:
     def predicate(self, switch: Node) -> Output:
         """Return the predicate of a Switch, traced to its producer outside the region.
 
-        Forwarded or copied predicates are known only in the branch of the member that does so.
+        Forwarded or copied predicates are known only in the branch of the member that forwards or
+        copies them.
         """
         output = switch.inputs[1]
         while output.node in self._inside and not output.node.inputs[0].dtype.is_ref:
@@ -441,7 +442,7 @@ def _join_branches(side: bool, predicate: Any, *values: Any) -> tuple[Any, np.in
 
 
 def _take_times(times: Any, marks: StreamMarks) -> None:
-    """Replace the readings around a call by those of the device, which begins later."""
+    """Replace the clock readings around a call by the device's readings, which begin later."""
     start, end = marks.times()
     times[0] = max(times[0], start)
     times[1] = max(times[0], end)
@@ -457,7 +458,7 @@ def compiler_error(
     """Return the error of a compiler whose members do not fail: at the last member by default.
 
     Args:
-      message: what happened to the compiled code.
+      message: the result of the compiled code.
       error: the exception of the compiler or its function.
     """
     names = ", ".join([member.name for member in region.members[:5]])

@@ -241,7 +241,7 @@ class StepMachine:
             self.error = None
 
     def ready_time(self, token: Token) -> int:
-        """Return the reading of the clock at which an entry became ready; 0 if unknown."""
+        """Return the clock reading when an entry became ready; 0 if unknown."""
         return 0
 
     def watch_releases(self, token: Token, slots: Sequence[int], times: list[int]) -> None:
@@ -555,7 +555,7 @@ class TracedStepMachine(StepMachine):
         super().__init__(plan, slots)
 
     def ready_time(self, token: Token) -> int:
-        """Return the reading of the clock at which an entry became ready."""
+        """Return the clock reading when an entry became ready."""
         entry, iteration = token
         return self._ready_times.pop((entry.index, iteration.serial), 0)
 

@@ -23,7 +23,7 @@ class StepCheck:
     def __call__(self) -> None:
         """Raise an error if the step must end.
 
-        Raises: DeadlineExceededError, or the error with which the step was canceled.
+        Raises: DeadlineExceededError, or the error that canceled the step.
         """
         context = self._context
         if context.cancellation.error is not None:
@@ -32,7 +32,7 @@ class StepCheck:
             raise deadline_error("")
 
     def on_stop(self, stop: Callable[[], None]) -> ExitStack:
-        """Return a context in which `stop` is called, from any thread, when the step must end."""
+        """Return a context that calls `stop`, from any thread, when the step must end."""
         context, stack = self._context, ExitStack()
         if context.deadline is not None:
             stack.callback(call_at(context.deadline, stop).cancel)

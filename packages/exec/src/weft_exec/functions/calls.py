@@ -91,7 +91,7 @@ class OutlinedBodies:
 
 
 _bodies: WeakKeyDictionary[Graph, OutlinedBodies] = WeakKeyDictionary()
-"""The bodies for each graph: that of a step, or that of a body inside it."""
+"""The bodies for each graph: the context of a step, or of a body inside it."""
 
 
 class OutlinedCall(Compound):

@@ -60,7 +60,7 @@ class BaseGpuDevice(Device):
         )
 
     def active(self) -> AbstractContextManager[None]:
-        """Return a context in which CuPy uses this GPU, its pool and its kernels' stream."""
+        """Return a context that makes CuPy use this GPU, its pool and its kernels' stream."""
         return self.hardware.active()
 
     def prefers_graphs(self) -> bool:

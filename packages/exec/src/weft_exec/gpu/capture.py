@@ -2,7 +2,7 @@
 
 While a stream is captured, its kernels are recorded instead of run. CUDA then forbids waiting for
 the stream, and CuPy refuses to call cuBLAS. A graph uses the addresses of its capture when it is
-launched later, so all of its memory comes from a pool of its own.
+launched later, so all of its memory comes from its own pool.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class CapturedGraph:
     # ------------------------------------------------------------------ capturing
 
     def _places(self, line: Segment, slots: Slots, input_sources: InputSources) -> Slots:
-        """Return the slots with which the instructions are captured."""
+        """Return the slots for capturing the instructions."""
         graph_slots = list(slots)
         bound = [getattr(function, "__self__", None) for function, *_ in line.instructions]
         for state in filter(
@@ -88,7 +88,7 @@ class CapturedGraph:
         return graph_slots
 
     def _place(self, slot: int, value: Any, input_sources: InputSources) -> Any:
-        """Return the value that replaces another one during the capture."""
+        """Return the replacement of a value during the capture."""
         device, state = self._device, variable_state(value)
         if state is not None:
             self._objects[slot] = value

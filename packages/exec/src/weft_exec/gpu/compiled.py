@@ -4,7 +4,7 @@ A function launches its kernels one after the other on the kernels' stream. If i
 same addresses as in an earlier call, one launch of a captured CUDA graph replaces the launches;
 this is common in training loops with pooled memory.
 
-A program with checks, for example of indices, sets a flag, for which the call waits.
+A program with checks, for example of indices, sets a flag, and the call waits for this flag.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class GpuFunction:
         return self
 
     def traced(self, receive: Callable[[Any], None]) -> None:
-        """Return None: kernels are launched together, and their times measured as a whole."""
+        """Return None: kernels are launched together, and only their total time is measured."""
 
 
 class Graphs:

@@ -68,7 +68,7 @@ def can_be_written(expression: Scalar, inputs: Sequence[DType]) -> bool:
 
 
 def _computed_in(dtype: DType) -> str:
-    """Return the CUDA type in which values of an element type are computed."""
+    """Return the CUDA type for computing values of an element type."""
     return (
         "bool"
         if dtype.is_bool

@@ -24,7 +24,7 @@ THREADS: Final = 256
 
 _FOLDER: Final = Path(__file__).parent / "cuda"
 _LARGE: Final = 1 << 30
-"""Size from which positions have 64 bits."""
+"""Minimum size for which positions have 64 bits."""
 _ROW_BLOCKS: Final = 1 << 20
 _INCLUDE: Final = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
 NAMES: Final = {

@@ -15,7 +15,7 @@ from weft_exec.tracing.step_trace import clock
 from weft_graph.ir.compiled_function import Roofline
 
 _SECONDS: Final = 0.1
-"""Minimum total duration of repeated runs, of which the fastest counts."""
+"""Minimum total duration of repeated runs; the fastest run counts."""
 _RUNS: Final = 5
 _MOST_RUNS: Final = 200
 _COPIED: Final = 256 << 20

@@ -1,7 +1,7 @@
 """A piece of a segment as CUDA graphs, one for each set of captured conditions.
 
 A graph is captured for certain shapes and host values. If one of them differs, or if a check of the
-graph has failed, the instructions run one by one.
+graph failed, the instructions run separately.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class GraphPiece:
 
 
 class _ShapeOnly(NamedTuple):
-    """A value of which only the shape and the type matter."""
+    """A value that is used only for its shape and type."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -191,7 +191,7 @@ def _is_bringable(value: Any) -> bool:
 
 
 def _host_value_slots(lines: Sequence[Instruction], run: Sequence[InstructionTrace]) -> set[int]:
-    """Return the slots of host values on which instructions of the GPU depend."""
+    """Return the slots of host values that GPU instructions depend on."""
     result: set[int] = set()
     for trace in run:
         if trace.kind is Kind.DEVICE:

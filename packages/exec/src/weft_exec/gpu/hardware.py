@@ -3,7 +3,7 @@
 Kernels run on `compute`. The host never waits for a stream; streams wait for each other's events.
 
 - A copy to the GPU goes from pinned memory to a staging buffer of the copy-in stream. The compute
-stream waits for it, and copies the data to a block of its own. So copies never wait for kernels,
+stream waits for it, and copies the data to its own block. So copies never wait for kernels,
 and only the compute stream writes its blocks. The copy within the device is fast compared with the
 one over the bus.
 - A copy to the host waits for an event of the compute stream, and goes to pinned memory; a thread
@@ -72,7 +72,7 @@ class Gpu:
 
     @contextmanager
     def active(self, stream: Any = None) -> Iterator[None]:
-        """Return a context in which CuPy uses this GPU, its pool and a stream.
+        """Return a context that makes CuPy use this GPU, its pool and a stream.
 
         The default is the kernels' stream, or the stream that this thread captures.
         """

@@ -21,7 +21,7 @@ _OTHER_CORES: Final = {(6, 1): 128, (6, 2): 128, (8, 6): 128, (8, 7): 128, (8, 9
 
 
 _FULL_DOUBLE: Final = {(6, 0), (7, 0), (8, 0), (9, 0), (10, 0), (10, 3)}
-"""Compute capabilities with half as many float64 units as float32 units."""
+"""Compute capabilities with a 1:2 ratio of float64 to float32 units."""
 
 
 class GpuProperties(NamedTuple):

@@ -138,7 +138,7 @@ def _reorder_gates(xp: Any, columns: Array, order: str) -> Array:
 
 
 def _add_forget_bias(bias: Array, amount: float, order: str) -> Array:
-    """Return the bias with `amount` added to that of the forget gate."""
+    """Return the bias, with `amount` added for the forget gate."""
     width, index = bias.shape[0] // 4, order.index("f")
     result = bias.copy()
     result[index * width : (index + 1) * width] += amount

@@ -219,7 +219,7 @@ def _make_all(node: Node, device: Device) -> KernelFunction:
 
 
 _TABLE: Final = 1 << 16
-"""Maximum number of pairs of classes up to which all pairs are compared."""
+"""Maximum number of pairs of classes for which all pairs are compared."""
 
 
 def _hits(true_classes: Array, sampled: Array) -> tuple[Array, Array]:

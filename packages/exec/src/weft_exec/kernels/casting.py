@@ -1,4 +1,4 @@
-"""The kernel of Bitcast; `elementwise` derives those of conversions and of complex numbers."""
+"""The kernel of Bitcast; `elementwise` derives kernels of conversions and complex numbers."""
 
 from __future__ import annotations
 

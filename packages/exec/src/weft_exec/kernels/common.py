@@ -54,7 +54,7 @@ def copy_to_pool(value: Any, device: Device) -> Any:
 
 
 def broadcast_shape(a: Any, b: Any) -> tuple[int, ...]:
-    """Return the shape to which two shapes broadcast; raise ValueError if they do not."""
+    """Return the broadcast shape of two shapes; raise ValueError if they do not."""
     shape: tuple[int, ...] = a.shape
     other_shape: tuple[int, ...] = b.shape
     if shape == other_shape or not other_shape:
@@ -271,7 +271,7 @@ def as_exact(value: Any, dtype: np.dtype[Any], device: Device) -> Any:
 
 
 def accumulation_dtype(dtype: DType) -> np.dtype[Any]:
-    """Return the type in which sums and products of `dtype` are accumulated."""
+    """Return the accumulator type for sums and products of `dtype`."""
     return dtypes.float32.numpy if dtype in NARROW else dtype.numpy
 
 

@@ -1,4 +1,4 @@
-"""Kernels of selection between two tensors; `elementwise` derives those of comparisons."""
+"""Kernels of selection between two tensors; `elementwise` derives the kernels of comparisons."""
 
 from __future__ import annotations
 

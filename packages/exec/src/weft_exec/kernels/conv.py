@@ -324,7 +324,7 @@ class _Runs:
       taps: the number of taps of each axis, or 1 if they are added together.
       first: True to move the channels to the first axis while contributions are added. Inner loops
         then run along the windows, if these are longer than the channels times the contiguous taps.
-      side_by_side: True to add all taps one by one on the host.
+      side_by_side: True to add the taps separately on the host.
     """
 
     def __init__(self, conv: Convolution, taps: Sizes, counts: Sizes, channels: int) -> None:
@@ -354,7 +354,7 @@ class _Runs:
         return shares
 
     def target_slices(self, tap: Sizes, sizes: Sizes) -> tuple[slice, ...]:
-        """Return the slices of the image to which a tap's contributions are added."""
+        """Return the slices of the image that receive a tap's contributions."""
         interval = zip(tap, self._dilations, self._steps, sizes, strict=True)
         return tuple(slice(t * d, t * d + (n - 1) * step + 1, step) for t, d, step, n in interval)
 

@@ -214,7 +214,7 @@ class _Lattice:
 def _gradient(
     lattice: _Lattice, passed: Array, log_y: Array, is_within: Array, blank: int
 ) -> Array:
-    """Return the gradient of the logits: class probability minus that of emitting states."""
+    """Return the gradient of the logits: the probability of classes minus emitting states."""
     grad = np.exp(log_y)
     times, batch, classes = grad.shape
     flat = grad.reshape(times * batch, classes)

@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]
 
 _LONG: Final = 1024
-"""Length of an inner loop from which longer loops are not faster."""
+"""Length of an inner loop above which longer loops are not faster."""
 
 
 class SinglePassConvolution:

@@ -1,4 +1,4 @@
-"""Descriptions of kernels for placement, for devices of this process or of another one."""
+"""Descriptions of kernels for placement, for devices of this process or of another."""
 
 from __future__ import annotations
 

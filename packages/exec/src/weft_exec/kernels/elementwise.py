@@ -79,7 +79,7 @@ def _leaf_or_number(expression: Scalar, parts: list[Scalar], node: Node) -> Func
 
 
 def spread(node: Node, device: Device, function: Function) -> KernelFunction:
-    """Return a function whose result has the shape to which all inputs broadcast.
+    """Return a function whose result has the broadcast shape of all inputs.
 
     It is for definitions that ignore some inputs, whose shapes still affect the result.
     """
@@ -160,7 +160,7 @@ _Step = tuple[Function, int, int | None, int | None]
 """The application of one primitive: its function and the registers of its operands."""
 
 FEW = 1 << 10
-"""Number of elements from which selections and clamps are faster in place."""
+"""Minimum number of elements for which selections and clamps are faster in place."""
 
 
 class _Chain:
@@ -244,7 +244,7 @@ class _Chain:
         return value if value.shape == shape else np.broadcast_to(value, shape).copy()
 
     def _broadcast_into(self, inputs: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
-        """Compute in place where results have the whole shape, in new arrays where smaller."""
+        """Compute in place if results have the full shape, otherwise in new arrays."""
         values = [*inputs, *self._arrays, *[None] * len(self._types)]
         arrays: dict[int, Array] = {}
         steps = zip(self._in_place, self._in_new, self._results, strict=True)

@@ -22,7 +22,7 @@ _HOST = ("fft_length", "axes")
 
 
 def _register_whole(op: str, rank: int) -> None:
-    """Register the kernel of a transform over the whole innermost axes."""
+    """Register the kernel of a transform over the complete innermost axes."""
 
     @kernel(op, device=ARRAY_DEVICE, heavy=True)
     def make(node: Node, device: Device) -> KernelFunction:

@@ -31,7 +31,7 @@ _EXACT: Final = 2**24
 
 
 def _type_for(count: int, weights: Array | None, axes: Sequence[int]) -> DType:
-    """Return the floating-point type in which sums of products are exact.
+    """Return the floating-point type that represents sums of products exactly.
 
     Args:
       count: the number of terms of a sum.

@@ -93,7 +93,7 @@ def _apply_to_eigenvalues(
 
 
 def _iterate(a: Array) -> tuple[Array, Array]:
-    """Return square roots, and a mask of those for which the iteration has converged."""
+    """Return square roots, and a mask of the converged ones."""
     unit = np.eye(a.shape[-1], dtype=a.dtype)
     product, root = a.copy(), a.copy()
     converged = np.zeros(len(a), bool)

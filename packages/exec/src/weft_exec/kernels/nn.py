@@ -139,7 +139,7 @@ def _make_l2(node: Node, device: Device) -> KernelFunction:
 
 
 _SHORT = 48
-"""Number of columns up to which row maxima are computed faster in a transposed copy."""
+"""Maximum number of columns for which row maxima are computed faster in a transposed copy."""
 
 
 def _maxima(logits: Array) -> Array:
@@ -230,7 +230,7 @@ def _make_cross_entropy(node: Node, device: Device) -> KernelFunction:
 
 
 def shape_of_losses(logits: Any, labels: Any) -> tuple[int, ...]:
-    """Return the shape to which logits and labels broadcast."""
+    """Return the broadcast shape of logits and labels."""
     try:
         return np.broadcast_shapes(logits.shape, labels.shape)
     except ValueError:

@@ -34,7 +34,7 @@ _MIN_BLOCKED_SIZE = 1 << 12
 
 
 class PoolGeometry:
-    """The geometry of a pool for inputs of one shape; immutable, because runs share kernels.
+    """The geometry of a pool for inputs of a fixed shape; immutable, because runs share kernels.
 
     Attributes:
       shape: shape of the input.
@@ -75,7 +75,7 @@ class PoolGeometry:
 
     @cached_property
     def places(self) -> list[tuple[tuple[slice, ...], tuple[slice, ...]]]:
-        """For each tap, the windows in which it is inside the input, and its positions there.
+        """For each tap, the windows whose tap is inside the input, and the tap's positions.
 
         They are for all images; if windows extend over several images, for one block.
         """

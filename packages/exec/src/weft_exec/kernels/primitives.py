@@ -77,7 +77,7 @@ def _clamp(x: Any, low: Any, high: Any) -> Any:
 
 
 MANY: Final = 1 << 12
-"""Number of elements from which clamping at both ends is faster in NumPy than at one end."""
+"""Minimum number of elements for which clamping at both ends is faster in NumPy than at one end."""
 _INFINITIES: Final = {code: np.array(np.inf, code) for code in "fd"}
 
 
@@ -233,7 +233,7 @@ _REFUSALS: Final = {
     "reciprocal": _make_inverter,
     "pow": _make_power,
 }
-"""Checks of integer operands for which a primitive has no result."""
+"""Checks that reject integer operands without a defined result."""
 
 # ----------------------------------------------------------------------------- tables
 

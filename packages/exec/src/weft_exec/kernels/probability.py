@@ -78,7 +78,7 @@ def ndtri(p: Array) -> Any:
 # ---------------------------------------------------------------------- incomplete beta
 
 LARGE = 1e6
-"""Size of the larger argument from which the expansions for large arguments are used."""
+"""Minimum of the larger argument for which the expansions for large arguments are used."""
 
 
 def _safe(value: Array) -> Any:

@@ -59,7 +59,7 @@ _BLOCK: Final = 1 << 14
 def _fill_in_blocks(
     xp: Any, fill: Callable[..., Any], arrays: Sequence[Any], ends: Sequence[Any]
 ) -> None:
-    """Call `fill(*arrays, *ends)` for blocks of arrays of one shape, the last one contiguous.
+    """Call `fill(*arrays, *ends)` for blocks of arrays of equal shape, the last one contiguous.
 
     Ends are scalars, or have an element for each channel, the last axis of the arrays. They are
     repeated to the size of a block, because loops over a few channels are slow, and the minimum
@@ -436,7 +436,7 @@ def _round_grad(node: Node, device: Device) -> KernelFunction:
 
 
 def requantize(xp: Any, x: Any, dtype: DType, ends: Any, target: DType, expected: Any) -> Any:
-    """Convert integers of one range to those of another range with the nearest values."""
+    """Convert integers of one range to the nearest values in another range."""
     return to_integers(
         xp, quantize_values(xp, dequantize_values(xp, x, dtype, *ends), target, *expected), target
     )

@@ -55,7 +55,7 @@ def _step(dtype: DType, low: Any, high: Any) -> float:
 
 
 def _range_of_products(node: Node, types: tuple[DType, DType], ends: Any) -> tuple[Any, Any]:
-    """Return the range in which one integer step is the product of one step of each operand."""
+    """Return the range whose integer step is the product of the operands' steps."""
     minimum, limit = limits(node.outputs[0].dtype)
     step = _step(types[0], *ends[:2]) * _step(types[1], *ends[2:])
     return F32(step * minimum), F32(step * limit)

@@ -221,7 +221,7 @@ def _to_tensor(node: Node, device: Device) -> KernelFunction:
 
 
 def _can_broadcast(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    """Return True if a shape broadcasts to another one."""
+    """Return True if a shape broadcasts to another."""
     pairs = zip(reversed(shape), reversed(target), strict=False)
     return len(shape) <= len(target) and all(own_size in (1, size) for own_size, size in pairs)
 

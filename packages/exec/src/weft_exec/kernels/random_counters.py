@@ -1,9 +1,9 @@
-"""Counters by which random ops draw different numbers in each step and iteration.
+"""Counters that make random ops draw different numbers in each step and iteration.
 
 A random kernel must know its step and iteration, but it is the same function in all of them. Code
 that runs such kernels records step and iteration for the thread, by `run_in_new_step`, `run_at` and
 `run_in_call`. So the numbers do not depend on threads, devices, or the order of iterations.
-A device that runs kernels on threads of its own passes the result of `current_iteration` to
+A device that runs kernels on its own threads passes the result of `current_iteration` to
 `run_at` on the new thread.
 """
 
@@ -69,7 +69,7 @@ def iteration_tag(outer_tag: int, index: int) -> int:
 
 
 def current_iteration() -> tuple[Executions | None, int]:
-    """Return the step and iteration of this thread, for `run_at` on another one."""
+    """Return the step and iteration of this thread, for `run_at` on another thread."""
     return current.executions, current.tag
 
 

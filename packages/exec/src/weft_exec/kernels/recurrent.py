@@ -444,7 +444,7 @@ def _masked_step(
     """Run a step for the sequences that have not ended; the other sequences keep their states.
 
     Args:
-      states: the previous states, and the forms in which the step reads them.
+      states: the previous states, in the forms that the step reads.
     """
     state, previous_result = states
     xp, array = layer.xp, array[:, None] if x.ndim > 1 else array

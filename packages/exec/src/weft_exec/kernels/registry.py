@@ -10,7 +10,7 @@ There are two kinds of factories. One is written and registered for a device typ
 
     @kernel("Conv2D", device="GPU", dtypes={"T": REAL})
 
-The other uses the array module, `device.xp`, and serves every device type that has one, including
+The other uses the array module, `device.xp`, and is for every device type that has one, including
 the CPU::
 
     @kernel("Reshape", device=ARRAY_DEVICE, host=("shape",))
@@ -96,8 +96,7 @@ class Kernel:
         all.
       host: names of inputs that the function reads in the host's memory on every device, such as
         shapes and axes; or `ALL`.
-      heavy: True if a run is worth a thread of the pool, provided that other nodes can run
-        meanwhile.
+      heavy: True if a run is worth a thread of the pool while other nodes can run.
       alias: True if the result may share memory with an input, although the op is not declared as a
         view.
       fresh: the indices of outputs that nevertheless never share memory.
@@ -227,7 +226,7 @@ def _overlaps(
 
 
 def register_derivation(device_type: str, rule: Callable[[str, Definition], Kernel | None]) -> None:
-    """Register the rule by which a device type derives kernels from scalar definitions.
+    """Register a device type's rule for deriving kernels from scalar definitions.
 
     Args:
       rule: returns the kernel of an op type and its definition; None if it is not supported.
@@ -342,7 +341,7 @@ def _derived_kernels(op: str, origins: Sequence[str]) -> list[Kernel]:
 
 
 def derivable_ops() -> list[str]:
-    """Return the op types for which kernels may be derived, sorted."""
+    """Return the sorted op types with derivable kernels."""
     scalars = {op: loaded_traits(op).scalar for op in registered_ops()}
     return [op for op, scalar in scalars.items() if scalar is not None and not scalar.by_kernel]
 

@@ -30,7 +30,7 @@ _FUNCTIONS: Final = {
 }
 _ATOMIC: Final = ("float32", "float64", "int32", "uint32", "uint64")
 _MANY: Final = 4096
-"""Number of updates of one row from which sums use atomic additions."""
+"""Minimum number of updates of one row for which sums use atomic additions."""
 
 
 def take(params: Any, indices: Any, axis: int, device: Device) -> Any:

@@ -11,7 +11,7 @@ Array = np.ndarray[Any, Any]
 FEW = 16
 """Number of rows for which one call per row costs less than steps over all rows."""
 LONG = 256
-"""Length of a row from which NumPy's search is as fast."""
+"""Minimum length of a row for which NumPy's search is as fast."""
 _BLOCK = 1 << 13
 """Number of values that are searched together, so that steps stay in the cache."""
 

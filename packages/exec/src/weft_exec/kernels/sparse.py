@@ -101,9 +101,9 @@ def _sparse_dense_matmul(node: Node, device: Device) -> KernelFunction:
 
 
 _NARROW: Final = 8
-"""Number of columns up to which it is faster to process them one by one."""
+"""Maximum number of columns for which it is faster to process them one by one."""
 _REPAID: Final = 4096
-"""Number of elements of a diagonal for which adding it as a whole pays."""
+"""Minimum number of elements of a diagonal for which adding it at once pays off."""
 
 
 def _add_products(result: Array, rows: Array, columns: Array, values: Array, dense: Array) -> None:

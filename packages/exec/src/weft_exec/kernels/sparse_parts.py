@@ -23,7 +23,7 @@ class Sparse(NamedTuple):
 
 
 def check_sparse(indices: Any, values: Any, shape: Any, *, argument: str = "") -> Sparse:
-    """Return a sparse tensor made of its three parts, after checking them.
+    """Return a sparse tensor of the three given parts, after checking them.
 
     Raises: InvalidArgumentError: the parts do not match, or an index is out of range.
     """
@@ -83,7 +83,7 @@ def flatten_positions(table: Array, sizes: tuple[int, ...]) -> Array:
 
 
 def rank_rows(*tables: Array) -> list[Array]:
-    """Rank the rows of tables together; ranks are keys like those of `make_keys`, for any sizes."""
+    """Rank the rows of tables together; ranks are keys as in `make_keys`, for any sizes."""
     rows = np.concatenate(tables)
     if not rows.shape[1]:
         return [np.zeros(len(table), np.int64) for table in tables]
@@ -104,7 +104,7 @@ class Union(NamedTuple):
     """The union of the positions of two sparse tensors, in order.
 
     Attributes:
-      rows: for each position of the union, its index among those of `a` followed by those of `b`.
+      rows: for each position of the union, its index in the concatenated positions of `a` and `b`.
       at_a, at_b: for each position of `a` and of `b`, its index in the union.
     """
 

@@ -1,8 +1,8 @@
 """Special functions over arrays of float32 or float64: error, gamma and zeta functions.
 
 The coefficients are Chebyshev fits that were computed with 60 digits, or Bernoulli numbers. If a
-table serves both types, float32 uses only its leading terms. Results are accurate to a few units in
-the last place; near zeros of a function, the error is relative to the function's scale.
+table is used for both types, float32 uses only its leading terms. Results are accurate to a few
+units in the last place; near zeros of a function, the error is relative to the function's scale.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def chebyshev(coefficients: Sequence[float], t: Array, terms: int) -> Any:
 
 
 _UNDERFLOW = 30
-"""Argument from which erfc(x) is 0 in float64."""
+"""Smallest argument for which erfc(x) is 0 in float64."""
 
 
 def _erfc_positive(x: Array) -> Any:
@@ -384,7 +384,7 @@ _SETTLED = 5e-16
 a smaller value.
 """
 LARGE = 1e5
-"""The a from which the incomplete functions use Temme's uniform expansion."""
+"""Smallest a for which the incomplete functions use Temme's uniform expansion."""
 
 
 def _eta(a: Array, x: Array) -> tuple[Any, Any]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 WORTH_SWAPPING = 2048
-"""Size in bytes from which values are kept on the host if `swap_memory` is set."""
+"""Minimum size in bytes for which values are kept on the host if `swap_memory` is set."""
 
 
 @kernel("StackV2", device=ARRAY_DEVICE, host=("max_size",))

@@ -19,7 +19,7 @@ LONG: Final = 1024
 BLOCK: Final = 128
 """Number of elements of a column that are added one after another."""
 NARROW: Final = 4
-"""Number of columns up to which blocks are four times as long."""
+"""Maximum number of columns for which blocks are four times as long."""
 FEW: Final = 64
 """Number of elements below which a call of BLAS does not pay; also a row length for which NumPy is
 as fast.

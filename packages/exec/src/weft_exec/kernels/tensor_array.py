@@ -178,7 +178,7 @@ def _require_static(state: TensorArrayState, dims: Dims, label: str) -> tuple[in
 
 
 def _stack_values(values: Sequence[Any], dtype: np.dtype[Any], device: Device) -> Any:
-    """Stack values of one shape along a new first axis."""
+    """Stack values of the same shape along a new first axis."""
     shape = values[0].shape
     for i, value in enumerate(values):
         if value.shape != shape:

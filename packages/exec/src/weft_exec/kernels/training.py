@@ -376,7 +376,7 @@ _STEPS: Final[Mapping[str, Callable[[Hyperparameters], Step]]] = {
 
 
 def _dense(arrays: tuple[Array, ...], grad: Array, step: Step, device: Device, names: Any) -> None:
-    """Apply `step` to whole arrays, block by block."""
+    """Apply `step` to complete arrays, block by block."""
     check_shapes(arrays, names)
     var = arrays[0]
     if grad.shape != var.shape:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 _DENSE = 48
-"""Size up to which LAPACK's solution of the dense matrix is faster than eliminating row by row."""
+"""Maximum size for which LAPACK on the dense matrix is faster than row-by-row elimination."""
 
 
 def _singular_error() -> errors.InvalidArgumentError:
@@ -98,7 +98,7 @@ def _eliminated(diagonals: Array, rhs: Array, pivoting: bool, tiny: Any) -> Arra
 def _exchange(
     above: Array, main: Array, below: Array, second: Array, x: Array, i: int, pivoting: bool
 ) -> None:
-    """Exchange row i with the next one in the matrices in which that has the larger pivot."""
+    """Exchange row i with the next row in the matrices where the next row has the larger pivot."""
     swap = np.abs(below[i + 1]) > np.abs(main[i])
     if not pivoting or not swap.any():
         return

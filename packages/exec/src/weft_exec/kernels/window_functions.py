@@ -60,7 +60,7 @@ def contiguous(value: Any, dtype: np.dtype[Any], device: Device) -> Any:
 
 
 class Margins:
-    """Zero padding around the spatial axes of images (N, ..., C) of one shape.
+    """Zero padding around the spatial axes of images (N, ..., C) of a fixed shape.
 
     Args:
       shape: shape of the images.
@@ -177,7 +177,7 @@ def columns(
 
 
 def tap_slices(tap: int, size: int, stride: int, before: int, count: int) -> tuple[slice, slice]:
-    """Return the slices along an axis in which one tap of a window is inside the input.
+    """Return the slices along an axis where a window's tap is inside the input.
 
     Returns: the slice of the outputs whose tap is inside, and the slice of the inputs at this tap.
     """

@@ -31,10 +31,10 @@ def fold_constants(step: StepGraph, device: Device) -> int:
     """Replace nodes whose inputs are all constants by their value.
 
     A folded node keeps its name and device and the control inputs of its constants. Only nodes with
-    a single output and without side effects are folded. The node still waits for inputs of which
-    only the shape is used, because these may fail. In a branch or a loop it waits for all inputs,
-    so that it remains there. If a kernel fails, the node is not changed, and the step will report
-    the error.
+    a single output and without side effects are folded. The node still waits for inputs that are
+    used only for their shape, because these may fail. In a branch or a loop it waits for all
+    inputs, so that it remains there. If a kernel fails, the node is not changed, and the step will
+    report the error.
 
     Returns: the number of folded nodes.
     """

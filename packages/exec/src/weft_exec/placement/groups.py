@@ -144,7 +144,7 @@ class Groups:
     # ---------------------------------------------------------------- candidates
 
     def candidates(self, node: Node, group: Group) -> tuple[int, ...]:
-        """Return the numbers of the devices on which a group may be placed.
+        """Return the numbers of the devices that may run a group.
 
         Args:
           node: the member that is to be placed.

@@ -23,7 +23,7 @@ class NodePlacement(NamedTuple):
     Attributes:
       name, op: the name and op type of the node.
       device: the chosen device.
-      reason: the rule by which it was chosen.
+      reason: the rule that selected it.
       candidates: the possible devices, with the simulated finish time in seconds on each; NaN if it
         was not simulated.
       start, finish: its times in the simulated run, in seconds.

@@ -65,7 +65,7 @@ class _Unit:
       candidates: numbers of the possible devices.
       device: the chosen device; `_UNDECIDED` until then.
       waits: True if its first user decides its device.
-      reason: the rule by which its device was chosen.
+      reason: the rule that selected its device.
       finishes: the simulated finish times on the candidates.
       nodes: all nodes of a loop, else empty.
     """
@@ -256,7 +256,7 @@ class Simulation:
         return {i: by_kind[self._kind[i]] for i in candidates}
 
     def _transfer_time(self, node: Node) -> float:
-        """Return the shortest time in which the node's inputs could be transferred."""
+        """Return the shortest time for transferring the node's inputs."""
         nbytes = sum([self._costs.nbytes(source) for source in node.inputs])
         first, second = self._devices[:2]
         return self._costs.transfer_seconds(nbytes, first, second)
@@ -315,7 +315,7 @@ class Simulation:
     def _inputs_ready_time(
         self, node: Node, device: int = _ANYWHERE, arrive: bool = False
     ) -> float:
-        """Return the time at which all inputs of a node are available.
+        """Return the time when all inputs of a node are available.
 
         Args:
           device: the number of the node's device; if None, transfers take no time.
@@ -334,7 +334,7 @@ class Simulation:
         return latest
 
     def _arrival(self, source: Output, device: int, arrive: bool) -> float:
-        """Return the time at which a value has arrived on a device."""
+        """Return the arrival time of a value on a device."""
         ready = self._ready.get(source.node, 0.0)
         device_index = self._device_index(source.node)
         if device_index < 0 or device_index == device:

@@ -11,14 +11,14 @@ from typing import Any, Final, NamedTuple
 from weft_exec.step_labels import NodeLabel
 
 _TRANSFER: Final = "/to/job:"
-"""What stands between tensor and receiver in the name of a transfer; see `step_stats.send_name`."""
+"""The separator of tensor and receiver in the name of a transfer; see `step_stats.send_name`."""
 
 
 class NodeTime(NamedTuple):
     """One execution of a node; times in nanoseconds, `start` since the epoch.
 
     Attributes:
-      label: what is known of the node, its inputs and its iteration.
+      label: known facts about the node, its inputs and its iteration.
       nbytes: of its outputs.
     """
 
@@ -41,7 +41,7 @@ class NodeTime(NamedTuple):
 
 
 class _Edge(NamedTuple):
-    """An output of one execution that another one takes, by the name of its input."""
+    """An output of one execution that another execution uses, by the name of its input."""
 
     name: str
     source: NodeTime
@@ -122,8 +122,8 @@ class Timeline:
         """Return the step in JSON, for `chrome://tracing` or ui.perfetto.dev.
 
         Times are in microseconds since the step's first event, with fractions; "otherData" has that
-        event's time in nanoseconds since the epoch. A Receive begins when its value was sent; what
-        it waited before has the category "Wait". Members of compiled regions, whose times are
+        event's time in nanoseconds since the epoch. A Receive begins when its value was sent; the
+        wait before it has the category "Wait". Members of compiled regions, whose times are
         estimated shares of the region's, have the category "Estimate" and the argument "estimated".
 
         Args:

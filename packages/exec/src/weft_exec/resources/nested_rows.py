@@ -1,7 +1,7 @@
 """Stacks of stack handles as compiled loops use them: all values in one array.
 
 In each iteration, an outer loop creates a stack, to which its inner loop pushes, and pushes the
-handle of that stack onto a stack of its own. Kernels use one object for each stack. A compiled loop
+handle of that stack onto its own stack. Kernels use one object for each stack. A compiled loop
 stores the values of all stacks contiguously, with the end offset of each stack.
 """
 

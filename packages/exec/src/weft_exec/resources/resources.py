@@ -80,7 +80,7 @@ class ResourceManager:
     Attributes:
       default_container: the container of resources that do not specify one.
       owner: a function that returns the session that owns the resources, or None once that is gone;
-        threads that serve the session end with it. None for shared resources.
+        threads that work for the session end with it. None for shared resources.
     """
 
     def __init__(self, default_container: str = DEFAULT_CONTAINER) -> None:
@@ -405,7 +405,7 @@ class VariableState(Resource):
 
     @staticmethod
     def exchange(changes: Sequence[tuple[VariableState, Any, Any]]) -> bool:
-        """Store new values of several variables atomically, unless one has changed meanwhile.
+        """Store new values of several variables atomically, unless one was changed in between.
 
         Args:
           changes: variables, the results of their `read`, and new arrays of the same shapes and
@@ -429,7 +429,7 @@ class VariableState(Resource):
 
     @staticmethod
     def _locks_of(states: Iterable[VariableState]) -> list[threading.Lock]:
-        """Return the locks of variables, in the order in which they must be acquired."""
+        """Return the locks of variables, in acquisition order."""
         return [state._lock for state in sorted(states, key=id)]
 
     def _record_contention(self) -> None:

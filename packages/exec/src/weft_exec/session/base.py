@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("weft")
 _MAY_GROW = 8
 """One over this is the fraction by which statically unknown sizes may exceed those of a plan: a
-plan for 32 serves 36.
+plan for 32 is used for 36.
 """
 
 _LARGEST_CACHE = 1024
@@ -241,7 +241,7 @@ class BaseSession:
     def memory_in_use(self) -> dict[str, tuple[int, int]]:
         """Return the bytes in use and the free bytes in the pool of each device of this process.
 
-        Returns: nothing for a session of which no step has been recorded.
+        Returns: empty for a session without recorded steps.
         """
         return self._backend.memory_in_use() if self._is_recorded else {}
 
@@ -312,7 +312,7 @@ class BaseSession:
     def _run_signature(
         self, signature: Signature, values: Any, options: Any, trace: StepTrace | None
     ) -> list[Any]:
-        """Run one step with a deadline and a trace, each of which may be missing."""
+        """Run one step, optionally with a deadline and a trace."""
         deadline = self._deadline(options)
         executable = signature.executable
         warm_up = executable.warm_up
@@ -331,7 +331,7 @@ class BaseSession:
         return results
 
     def _deadline(self, options: Any) -> float | None:
-        """Return the time of `time.monotonic()` at which a call that begins now must end.
+        """Return the deadline, in the time of `time.monotonic()`, of a call that begins now.
 
         None for no limit.
         """
@@ -723,7 +723,7 @@ class BaseSession:
         Args:
           target: a session target.
           containers: names; all by default.
-          config: ConfigProto: credentials, and `operation_timeout_in_ms` for the whole call.
+          config: ConfigProto: credentials, and `operation_timeout_in_ms` for the complete call.
         Raises:
           InvalidArgumentError: the target's scheme is unknown.
           UnavailableError, DeadlineExceededError: the server does not answer in time.

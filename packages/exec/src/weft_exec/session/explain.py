@@ -45,7 +45,7 @@ class StepReport:
       compiled: names and op types of the nodes of each compiled region on CPUs, and of each loop
         compiled as a whole, which is not in `functions`.
       names: names of these regions and loops.
-      states: the current state of regions, by name: compiled, or the time for which they wait.
+      states: the current state of regions, by name: compiled, or how long they still wait.
         Regions of steps that have run briefly or not at all have no state.
       left: the number of nodes that run with kernels, by op type and reason.
       loop_rejections: the loops that are not compiled as a whole, with the reason.
@@ -70,7 +70,7 @@ class StepReport:
         self._devices: list[str] = []
 
     def parts(self) -> list[Any]:
-        """Return the partitions as `GraphDef`s, or the last stage of the whole graph.
+        """Return the partitions as `GraphDef`s, or the last stage of the unpartitioned graph.
 
         Nodes of a region have its name and state as the attribute `_XlaCluster`. TensorBoard
         shows them if nodes are colored by XLA cluster.
@@ -261,7 +261,7 @@ def _graph_def(step: StepGraph, nodes: Any) -> Any:
 
 
 def _with_clusters(part: Any, clusters: Mapping[str, bytes]) -> Any:
-    """Return a `GraphDef` whose nodes have the attribute by which TensorBoard colors regions."""
+    """Return a `GraphDef` with the node attribute that TensorBoard uses to color regions."""
     colored = type(part).FromString(part.SerializeToString())
     for node in colored.node:
         if node.name in clusters:

@@ -91,7 +91,7 @@ class CalledStep(Protocol):
 
 
 class PartialRun:
-    """A partial run, with a record of what was fed and fetched.
+    """A partial run, with a record of its feeds and fetches.
 
     Args:
       step: the step; it is canceled when this object is destroyed.

@@ -19,7 +19,7 @@ class UpdateOpsWatch:
     """Counts training steps without update operations, unless a signature of the session has some.
 
     Operations in GraphKeys.UPDATE_OPS, such as those of batch normalization's moving statistics,
-    run only if the program adds them to a step. Programs may run them in a Run of their own, so a
+    run only if the program adds them to a step. Programs may run them in a separate Run, so a
     single training step without them proves nothing.
 
     Attributes:

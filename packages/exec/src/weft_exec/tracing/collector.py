@@ -1,6 +1,6 @@
 """Conversion of the records of steps to the tables and rows of `weft_trace`.
 
-Executions of one program are converted together, whatever step and thread they belong to.
+Executions of the same program are converted together, regardless of step and thread.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Collector:
             self._add_spans(spans)
 
     def end_step(self, trace: StepTrace, ident: int) -> int:
-        """Add the event of a whole step, in the lane of the thread that called it.
+        """Add the event of a step, in the lane of the thread that called it.
 
         Returns: the id of the step.
         """
@@ -351,7 +351,7 @@ def _set_times(rows: NDArray[Any], decoded: Decoded) -> None:
 
 
 def dependencies_of(node: Node) -> list[Node | SpanSubject]:
-    """Return what a node waits for: outputs and control edges, and the transfer of a Receive."""
+    """Return a node's dependencies: outputs, control edges, and the transfer of a Receive."""
     result: list[Node | SpanSubject] = [output.node for output in node.inputs]
     result += node.controls
     if node.role is Role.RECEIVE:

@@ -98,7 +98,7 @@ def is_active() -> bool:
 def watch(watcher: Any) -> None:
     """Call `watcher.tracing_changed()` whenever `is_active` changes; it is not kept alive.
 
-    Its method `memory_in_use` returns the bytes in use and cached on each of its devices, and
+    Its method `memory_in_use` returns the bytes that are in use and cached on each of its devices.
     `record_tasks` starts the recording of its other processes.
     """
     _watchers.add(watcher)

@@ -74,7 +74,7 @@ class SessionRecordings:
             atexit.register(self.close)
 
     def close(self) -> None:
-        """Write what was recorded. Later calls do nothing.
+        """Write the recorded steps. Later calls do nothing.
 
         Raises: OSError: a file cannot be written.
         """
@@ -98,7 +98,7 @@ def _for_process(path: str) -> str:
 
 
 def parse_flight(setting: str) -> tuple[str, float, float | None]:
-    """Return the path, the seconds to keep, and the seconds from which a step is slow.
+    """Return the path, the seconds to keep, and the minimum seconds of a slow step.
 
     Raises: InvalidArgumentError: an option is unknown or not a number.
     """

@@ -31,7 +31,7 @@ class _Item(NamedTuple):
       time: when they were added, as a reading of the clock.
       num_readings: their number of readings.
       step: the step that they belong to; None outside of steps.
-      ident: of the thread that called the step, if the whole step is in `step`; else 0.
+      ident: of the thread that called the step, if all of its events are in `step`; else 0.
       log: of the thread that made `runs` and `spans`; None for a whole step.
     """
 
@@ -54,7 +54,7 @@ class FlightRecorder(Consumer):
     Args:
       path: the files, without the number.
       seconds: how much to keep.
-      slow_seconds: duration from which a step is slow; None for no limit.
+      slow_seconds: minimum duration of a slow step; None for no limit.
     Raises: InvalidArgumentError: a number is not positive.
 
     Examples:
@@ -141,7 +141,7 @@ class FlightRecorder(Consumer):
             _log.warning("The flight recorder cannot write %s: %s", self._path, error)
 
     def write(self, reason: str) -> Path:
-        """Write what is in memory to the next file, and return its path.
+        """Write the recorded history to the next file, and return its path.
 
         Args:
           reason: for the log.

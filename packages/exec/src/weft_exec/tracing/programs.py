@@ -29,11 +29,10 @@ Readings = NDArray[np.int64]
 """Readings of executions of one program, one row each."""
 
 STATIC, DYNAMIC, NESTED = range(3)
-"""Kinds of traced instructions: those whose results have static sizes, those whose results are
-measured, and those with segments of their own."""
+"""Kinds of traced instructions: results of static size, measured results, or segments."""
 
 _LEAST_BUFFER = 4096
-"""Bytes of a result from which its buffer is recorded."""
+"""Minimum number of bytes of a result for which its buffer is recorded."""
 
 
 class Event(NamedTuple):
@@ -116,7 +115,7 @@ class Program(ABC):
         return None
 
     def member_times(self, readings: Readings) -> list[tuple[Node, int, int]]:
-        """Return estimated times of nodes without events of their own, in one execution."""
+        """Return estimated times of nodes without separate events, in one execution."""
         return []
 
     def sizes(self, readings: Readings, position: int) -> tuple[int, ...]:
@@ -214,7 +213,7 @@ class SegmentProgram(Program):
         self.num_sizes += self.width if marked_device else 0
 
     def _prepare_inputs(self) -> None:
-        """Find the events that each event waits for, and the sizes of what it reads."""
+        """Find the events that each event waits for, and the sizes of its inputs."""
         position: dict[Node, int] = {}
         flat: list[int] = []
         self._offsets = np.zeros(len(self.events), np.intp)
@@ -260,7 +259,7 @@ class SegmentProgram(Program):
         ]
 
     def _prepare_lifetimes(self, slots: Mapping[int, int], freed: Mapping[int, int]) -> None:
-        """Find the columns of the times at which each event's results are released.
+        """Find the columns with the release times of each event's results.
 
         Args:
           slots: the event of each slot.
@@ -300,7 +299,7 @@ class SegmentProgram(Program):
         return Decoded(start, end, np.minimum(begin_times, start), np.maximum(inputs, -1), outputs)
 
     def _take_marks(self, marks: Readings, start: Readings, end: Readings) -> None:
-        """Replace the times of a device's kernels by those of its marks, where they are known."""
+        """Replace the times of a device's kernels by the times of its marks, where known."""
         columns = self._marked
         begun = np.maximum(start[:, columns], marks[:, self._starts[columns]])
         ended = np.maximum(begun, marks[:, self._ends[columns]])
@@ -336,7 +335,7 @@ class SegmentProgram(Program):
 class SharedProgram(Program):
     """Nodes that were computed together: two readings around them.
 
-    The whole is an event of the kind REGION. The nodes have estimated shares of its time, one after
+    The call is an event of the kind REGION. The nodes have estimated shares of its time, one after
     the other.
 
     Args:
@@ -514,7 +513,7 @@ _NO_KERNEL = frozenset(
 
 
 def sources_of(node: Node) -> Iterable[Node]:
-    """Yield the nodes that a node waits for in its own iteration, through those without kernels."""
+    """Yield the nodes that a node waits for in its iteration, skipping nodes without kernels."""
     visited = {node}
     stack = [output.node for output in node.inputs]
     stack += node.controls
@@ -556,7 +555,7 @@ def _slots(slot: int | slice) -> range:
 
 
 def _owns_memory(node: Node) -> bool:
-    """Return True if the results of a node have memory of their own."""
+    """Return True if the results of a node have their own memory."""
     if node.role in (Role.VARIABLE, Role.READ) or node.role in _NO_KERNEL:
         return False
     return not any(output.dtype.is_ref for output in node.outputs)

@@ -30,7 +30,7 @@ _BULK: Final = 1 << 16
 _MAX_PENDING: Final = 1 << 20
 """Number of readings that wait for their conversion above which steps wait, too."""
 _PERIOD: Final = 0.2
-"""Seconds after which fewer are converted, too, and counters are sampled."""
+"""Seconds after which even fewer executions are converted, and counters are sampled."""
 
 
 _open_paths: Final[set[str]] = set()
@@ -38,7 +38,7 @@ _open_paths_lock: Final = threading.Lock()
 
 
 class Recording(Consumer):
-    """Writes the records of all steps to a file, from a thread of its own.
+    """Writes the records of all steps to a file, from its own thread.
 
     Tasks of other processes that run steps of this process's sessions are recorded, too; the file
     has their records when it is closed.
@@ -112,7 +112,7 @@ class Recording(Consumer):
                 self._wake.wait(_PERIOD)  # until some are converted
 
     def close(self) -> None:
-        """Write what was recorded, and close the file.
+        """Write the recorded events, and close the file.
 
         Raises: OSError: the file could not be written.
         """
@@ -190,7 +190,7 @@ class Recording(Consumer):
 def _reserve(path: str | os.PathLike[str]) -> str:
     """Return the absolute path of a file that no other recording writes.
 
-    Raises: AlreadyExistsError: another one does.
+    Raises: AlreadyExistsError: another recording uses the path.
     """
     real = os.path.realpath(path)
     with _open_paths_lock:

@@ -1,7 +1,7 @@
 """The record of one step: readings of the clock, stored while it runs.
 
 A thread stores one reading at each node boundary (`clock_readings.py`), so the end of a node is the
-start of the next one. Which readings belong to which node is known in advance (`programs.py`).
+start of the next one. The nodes of the readings are known in advance (`programs.py`).
 Everything else, such as looking up names and sizes, is done after the step.
 """
 
@@ -27,7 +27,7 @@ FAILED: Final = -1
 
 
 def _clock_epoch() -> int:
-    """Return the nanoseconds since the epoch at which `clock` was 0."""
+    """Return the time when `clock` was 0, in nanoseconds since the epoch."""
     best, offset = 1 << 62, 0
     for _ in range(5):
         before, now, after = clock(), time.time_ns(), clock()
@@ -37,7 +37,7 @@ def _clock_epoch() -> int:
 
 
 EPOCH: Final = _clock_epoch()
-"""Added to a reading of `clock`, it gives nanoseconds since the epoch."""
+"""The sum with a reading of `clock` is the time in nanoseconds since the epoch."""
 
 
 def trace_time() -> int:
@@ -104,7 +104,7 @@ class Span(NamedTuple):
 
     Attributes:
       kind: a `weft_trace.schema.Kind`.
-      subject: the node, or what else was done.
+      subject: the node, or the name of other work.
       device: name of the device of a node; "" for the one that it requests.
       lane: name of the device, link or memory whose lane shows it; "" for the thread's lane.
       sizes: bytes of each output, if they are known.
@@ -141,8 +141,8 @@ class ThreadLog:
       iteration: the iteration that the thread is in.
       runs: its executions of programs.
       phases: its phases as the kind, the name, the start and the end; `spans` contains them too.
-      deferred: functions that add times to `runs` that are known only after the step, such as those
-        of a GPU. `spans` calls them.
+      deferred: functions that add to `runs` the times that are known only after the step, such as
+        GPU times. `spans` calls them.
     """
 
     __slots__ = (

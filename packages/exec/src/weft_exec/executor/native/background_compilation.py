@@ -34,7 +34,7 @@ _DECISION_INTERVAL: Final = 0.005
 _MIN_REST_RATIO: Final = 100
 """Minimum ratio of the time of kernels between two decisions to the time of a decision."""
 _WORTH_WRITING: Final = 0.05
-"""Seconds of kernels from which on a region's measurements are written to the disk."""
+"""Minimum kernel seconds of a region whose measurements are written to the disk."""
 _MAX_LOOKED: Final = 1024
 """Maximum number of regions whose measurements are held until the process ends."""
 _NOTICEABLE: Final = 0.1
@@ -114,7 +114,7 @@ class Candidate(Protocol):
     def compile(self, profile: RegionProfile) -> bool:
         """Compile the region for the shapes of a profile; never raises.
 
-        Returns: False if each choice of shapes has to pay for its own code, so there is none yet.
+        Returns: False if each choice of shapes needs its own code, which does not exist yet.
         """
         ...
 
@@ -245,7 +245,7 @@ class Compilation:
         ]
 
     def _look(self, unknown: _Chosen) -> None:
-        """Look for code on the disk, and if there is none, for measurements."""
+        """Look for code on the disk, or else for measurements."""
         started = time.thread_time()
         try:
             for candidate, profile in unknown:
@@ -405,7 +405,7 @@ def _start_thread(work: Callable[[_Chosen], None], selected: _Chosen) -> threadi
 
 
 def _after_fork() -> None:
-    """Begin anew in a forked process, which has no threads: nothing is being compiled in it."""
+    """Start again in a forked process, which has no threads: nothing is being compiled in it."""
     if compilation.cache_info().currsize:
         compilation().after_fork()
 

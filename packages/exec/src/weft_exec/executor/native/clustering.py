@@ -1,8 +1,8 @@
 """Choice of the nodes of a part that are compiled together.
 
 Nodes may be in one region if they wait for the same late values (of receives, dequeues and other
-asynchronous nodes), and for the same number of alternations with nodes that are not compiled. So no
-path leaves a region and comes back, and a region waits for no more than each of its nodes does.
+asynchronous nodes), and for the same number of alternations with nodes that are not compiled. No
+path leaves a region and returns, and a region waits for nothing that some of its nodes do not need.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class NodeSelection(NamedTuple):
       regions: sets of nodes that are compiled together.
       left: reasons why other computing nodes run by their kernels.
       conditionals: the conditionals that are in regions.
-      loops: reasons why loops are not compiled as wholes, by name.
-      names: names of the regions; a whole loop has that of its frame.
+      loops: reasons why loops are not compiled, by name.
+      names: names of the regions; a compiled loop has the position of its frame.
     """
 
     regions: list[list[Node]]
@@ -234,7 +234,7 @@ def _needs(
 ) -> dict[Node, list[Node]]:
     """Return the nodes that each node waits for; an exit of a loop waits for all nodes of the loop.
 
-    A node that accesses a variable waits for those that access it before. Paths also lead through
+    A node that accesses a variable waits for earlier accesses. Paths also lead through
     nodes that are not offered any more because another compiler took them.
     """
     loops: dict[object, list[Node]] = {}
@@ -255,7 +255,7 @@ def _needs(
 
 
 def _dependencies_of(node: Node) -> list[Node]:
-    """Return the nodes that a node waits for, with constants replaced by what they wait for."""
+    """Return the nodes that a node waits for; constants are replaced by their dependencies."""
     needs = dependencies_of(node)
     constant_needs = {need for need in needs if need.role is Role.CONSTANT and need.controls}
     if constant_needs:
@@ -312,7 +312,7 @@ class _Dependencies(NamedTuple):
 def _combine_waits(
     context: object, own_bits: int, needs: Iterable[_Dependencies], ends: bool
 ) -> _Dependencies:
-    """Combine the dependencies of a node's needs to those of the node.
+    """Combine the dependencies of a node's needs into the node's dependencies.
 
     Args:
       own_bits: its own bit, if its value comes late.
@@ -349,7 +349,7 @@ def _has_value_dependent_inputs(
 
 
 def static_inputs(generator: CompileSupport, node: Node) -> Sequence[int]:
-    """Return the positions of inputs of a compiled node whose values decide what is compiled."""
+    """Return the positions of a compiled node's inputs whose values affect the compiled code."""
     if are_sizes(node):
         return () if node.role is Role.SWITCH else _shape_inputs(node)
     return generator.value_dependent_inputs(node)

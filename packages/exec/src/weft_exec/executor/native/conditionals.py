@@ -15,7 +15,7 @@ from weft_graph.passes.flow import Flow, dependencies_of, only_waits, predicate
 
 
 class Conditionals:
-    """Conditionals of a part whose nodes can still be in one region each.
+    """Conditionals of a part; the nodes of each can still be in the same region.
 
     Args:
       asked: the nodes that should be compiled.
@@ -79,7 +79,7 @@ class Conditionals:
         return frame, frozenset(atom for atom in guard if atom[0] not in inner_path)
 
     def device(self, node: Node) -> Device:
-        """Return the device of a node; for control flow, that of nodes of its conditional."""
+        """Return the device of a node; for control flow, that of nodes in its conditional."""
         if not node.traits.routes:
             return self._place(node)[0]
         nodes = next(nodes for _, nodes in self._open if node in nodes)
@@ -94,7 +94,7 @@ class Conditionals:
                 yield min(positions), max(positions)
 
     def drop_split(self, regions: Iterable[Sequence[Node]]) -> bool:
-        """Drop conditionals that are not whole in one region; return True if there were any."""
+        """Drop conditionals that are divided between regions; return True if there were any."""
         region_of = {
             node: region_index for region_index, members in enumerate(regions) for node in members
         }
@@ -110,7 +110,7 @@ class Conditionals:
         return len(self._open) < num_before
 
     def of(self, members: Sequence[Node]) -> Branches:
-        """Return the branches of some nodes, which contain whole conditionals."""
+        """Return the branches of a set of nodes that contains complete conditionals."""
         flow = self._flow
         if flow is None or not any(node in self for node in members):
             return Branches()
@@ -168,7 +168,7 @@ def _joins_conditional(flow: Flow, merge: Node) -> bool:
 
 
 def _merge_predicate(flow: Flow, merge: Node) -> tuple[Output, int]:
-    """Return the predicate of a Merge, and the value for which it takes its input 1."""
+    """Return the predicate of a Merge, and the predicate value that selects input 1."""
     lower, upper = [flow.output_guard(source) for source in merge.inputs]
     ((predicate, side),) = upper - lower
     return predicate, side

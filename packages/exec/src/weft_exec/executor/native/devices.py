@@ -1,4 +1,4 @@
-"""Regions on devices with memory and code of their own."""
+"""Regions on devices with their own memory and code generator."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class CompilingDevice(Protocol):
 def on_devices(
     offer: CompileOffer, jit_setting: str, requested: set[Node]
 ) -> Iterable[RegionClaim]:
-    """Yield the regions of a part on devices other than processors.
+    """Yield the regions of a part on devices other than CPUs.
 
     Nodes there are only compiled on request, which `WEFT_JIT` may be. They are compiled when shapes
     are first met, because the time of their kernels is not measured.
@@ -101,7 +101,7 @@ class _Region(CompiledRegion):
 
 
 class _LaunchFunction:
-    """Function of a region that converts values to those that the device's kernels take."""
+    """Function of a region that converts values for the device's kernels."""
 
     def __init__(self, function: CompiledRegion, launched: Callable[..., Any]) -> None:
         self._launched = launched

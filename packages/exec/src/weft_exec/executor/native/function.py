@@ -37,8 +37,7 @@ from weft_graph.ir.traits import Role
 from weft_tensor import dtypes, errors
 
 Key = tuple[tuple[Shape, ...], tuple[bytes, ...]]
-"""Shapes of the inputs whose shapes are not static, and values of those that decide what is
-compiled."""
+"""Shapes of inputs without static shapes, and input values that affect the compiled code."""
 
 _ONE_KEY: Final[Key] = ((), ())
 
@@ -48,7 +47,7 @@ class InputSpecialization(NamedTuple):
 
     Attributes:
       shapes: the shapes of all inputs.
-      values: the values of inputs that decide what is compiled.
+      values: the input values that affect the compiled code.
     """
 
     shapes: tuple[Shape, ...]
@@ -149,7 +148,7 @@ class CompiledRegion:
 
     @property
     def deciding(self) -> Sequence[int]:
-        """Positions of the inputs whose values decide what is compiled."""
+        """Positions of the inputs whose values affect the compiled code."""
         return self._deciding
 
     def _can_update(self, inputs: Sequence[Any]) -> bool:
@@ -181,7 +180,7 @@ class CompiledRegion:
         return self._region.members
 
     def choice(self, key: Key, inputs: Sequence[Any]) -> InputSpecialization:
-        """Return the shapes of all inputs, and the values that decide what is compiled."""
+        """Return the shapes of all inputs, and the input values that affect the compiled code."""
         values = {
             input_index: np.array(self._host(inputs[input_index])) for input_index in self._deciding
         }
@@ -293,7 +292,7 @@ class CompiledRegion:
 
 
 def find_static_inputs(generator: CodeGenerator, region: Region) -> tuple[int, ...]:
-    """Return the positions of a region's inputs whose values decide what is compiled."""
+    """Return the positions of a region's inputs whose values affect the compiled code."""
     position = {source: input_index for input_index, source in enumerate(region.inputs)}
     positions = {
         position[member.inputs[input_index]]

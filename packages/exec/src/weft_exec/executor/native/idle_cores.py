@@ -1,4 +1,4 @@
-"""Detection of idle cores, on which a compile does not slow the program down."""
+"""Detection of idle cores, where compilation does not slow the program down."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Interruption of running compiled functions, by Ctrl-C or by the end of their step.
 
 Signal handlers run in the main thread between Python instructions, and one call of a compiled
-function is one instruction. So a long function is told to stop as soon as the signal arrives, by a
-thread that Python's own handler wakes up through a pipe. The call then ends, the handler runs, and
-if it raises nothing, the function runs again: it has changed nothing. A deadline or a cancellation
-of the step stops it in the same way.
+function is one instruction. Python's own handler therefore wakes a thread through a pipe; this
+thread stops a long function as soon as the signal arrives. The call then ends, the handler runs,
+and if it raises nothing, the function runs again: it has changed nothing. A deadline or a
+cancellation of the step stops it in the same way.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _SHORT: Final = 2e-4
 """Seconds below which a call is tried unwatched: some hundred times the cost of watching it."""
 
 _BRIEF: Final = 1e-3
-"""Seconds of a call of a function with bounded time, up to which the next one is not watched: a
-tenth of the delay that Ctrl-C may have."""
+"""Maximum duration, in seconds, of a call with bounded time after which the next call is not
+watched: a tenth of the delay that Ctrl-C may have."""
 
 _MOST_FAILURES: Final = 8
 """Number of calls that failed the try as a short one, after which none is tried any more."""

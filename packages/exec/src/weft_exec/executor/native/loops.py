@@ -1,4 +1,4 @@
-"""Loops that are compiled as wholes: their choice, and the function of each.
+"""Loops compiled as one function: their selection, and the function of each.
 
 A loop runs by its kernels until it is compiled for the shapes that it meets, and if the compiled
 code refuses; then nothing has changed, because TensorArrays and stacks are only updated after its
@@ -61,11 +61,11 @@ _log: Final = logging.getLogger(__name__)
 
 
 class ChosenLoops(NamedTuple):
-    """Choice of loops to compile as wholes.
+    """Selection of loops to compile as one function.
 
     Attributes:
-      found: loops to compile, each with its device, outer ones first. Loops inside others are
-        compiled if the outer ones turn out not to be, because their shapes change.
+      found: loops to compile, each with its device, outer ones first. Inner loops are compiled if
+        outer loops cannot be compiled because their shapes change.
       left: reasons why other loops, inside none of these, run with kernels, by name.
     """
 
@@ -89,7 +89,7 @@ class ChosenLoops(NamedTuple):
 def choose_loops(
     offer: CompileOffer, generator: CodeGenerator, requested: Collection[Node]
 ) -> ChosenLoops:
-    """Choose the loops that can be compiled as wholes."""
+    """Choose the loops that can be compiled as one function."""
     result = ChosenLoops([], {})
     if not has_control_flow(offer.nodes):
         return result
@@ -249,7 +249,7 @@ class CompiledLoop:
         )
 
     def _run_for_key(self, key: _Key, request: _Asked) -> Any:
-        """Run the function for a key; return NotImplemented or a record if there is none."""
+        """Run the function for a key; return NotImplemented, or a record, if there is no code."""
         function = self._lookup(key, NotImplemented)
         if function is NotImplemented:
             if self.cache.mode is not Mode.ON:
@@ -343,7 +343,7 @@ class CompiledLoop:
     # ---------------------------------------------------------------------- running
 
     def bind(self, generated: Generated, choice: _Key) -> Function:
-        """Return a function that calls that of a loop as often as stacks have to be emptied."""
+        """Return a function that calls a loop's function again after emptying full stacks."""
         run = self.cache.make_stoppable(generated, tried=True)
         takes = tuple(generated.input_positions)
         take: Callable[[Any], Sequence[Any]] = gather(takes)
@@ -495,12 +495,12 @@ class _LoopStreams:
         self._drew |= drew != 0
 
     def end(self, has_failed: bool) -> None:
-        """Give back executions that were not drawn from; all of them if kernels should draw."""
+        """Return unused executions to the stream; all of them if kernels should draw."""
         self._executions.return_unused(self._drew.tolist() if has_failed else ())
 
 
 class _Comparison(ComparisonRequest):
-    """Results of a compiled loop, to be compared with those of its kernels."""
+    """Results of a compiled loop, for comparison with its kernels' results."""
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ class History(NamedTuple):
       is_slower: True if compiled code was slower than the kernels.
       abandoned: processes that ended while they compiled it.
       varies: True if a process ran it for several choices of shapes.
-      is_monomorphic: True if no code could serve several of them.
+      is_monomorphic: True if no code could support several of them.
     """
 
     processes: int = 0

@@ -57,8 +57,8 @@ class Measurements:
     """Measurements of a region, for all choices of its shapes.
 
     Attributes:
-      seconds: processor seconds of runs with kernels in this process, for choices that one compile
-        may serve.
+      seconds: processor seconds of runs with kernels in this process, for choices that one
+        compilation may support.
       runs: the number of these runs.
       num_choices: the number of choices.
       history: measurements of earlier processes; empty before the look.
@@ -75,7 +75,7 @@ class Measurements:
         self.key: str | None = None
 
     def remove(self, profile: RegionProfile) -> None:
-        """Do not count the kernels of a choice any more: it has code of its own."""
+        """Do not count the kernels of a choice any more: it has separate code."""
         self.seconds = max(0.0, self.seconds - profile.seconds)
         self.is_spent = True
 
@@ -107,7 +107,7 @@ class RegionProfile(KernelFallback):
       look: seconds that a look for its code on the disk takes.
       looked: True once its code was looked for.
       is_compiled: True once it was compiled, or could not be.
-      is_leader: True if its compile may serve all choices, and pays by the kernels of all.
+      is_leader: True if its compilation may support all choices, and the kernel time of all counts.
     """
 
     __slots__ = (
@@ -149,7 +149,7 @@ class RegionProfile(KernelFallback):
         """Return the processor seconds that compiling takes.
 
         Args:
-          scale: measured seconds over estimated ones, of what was compiled in this process.
+          scale: ratio of measured to estimated seconds of the compilations in this process.
         """
         measured = self.history.compile_seconds
         return scale * self.estimate if measured is None else measured
@@ -167,12 +167,12 @@ class RegionProfile(KernelFallback):
 
     @property
     def local_seconds(self) -> float:
-        """Seconds of kernels in this process for all shapes that compiling may serve."""
+        """Kernel seconds in this process for all shapes that the compilation may support."""
         return max(self.seconds, self.measurements.seconds) if self.is_leader else self.seconds
 
     @property
     def accrued_seconds(self) -> float:
-        """Seconds of kernels for all shapes that compiling may serve, in all processes."""
+        """Kernel seconds, over all processes, for all shapes that the compilation may support."""
         return self.local_seconds + self.history.kernel_seconds
 
     @property

@@ -44,7 +44,7 @@ class NativeRegions:
     """Compiler that claims the nodes that a code generator can compile."""
 
     def claim_loops(self, offer: CompileOffer) -> Iterable[LoopClaim]:
-        """Yield the loops of a part on processors that are compiled as wholes."""
+        """Yield the loops of a part on CPUs that are compiled as one function."""
         jit_setting = jit_environment()
         requested = nodes_to_compile(offer.nodes, jit_setting)
         if not requested or not generators.keys():
@@ -70,7 +70,7 @@ class NativeRegions:
         return [claim(*entry) for entry in chosen_loops]
 
     def claim(self, offer: CompileOffer) -> Iterable[RegionClaim]:
-        """Yield the regions of a part on processors, and on other devices with a code generator."""
+        """Yield the regions of a part on CPUs, and on other devices with a code generator."""
         jit_setting = jit_environment()
         requested = nodes_to_compile(offer.nodes, jit_setting)
         return [
@@ -122,7 +122,7 @@ def _mode(jit_setting: str, checked: bool, device: Device) -> Mode:
 
 
 def choose_nodes(offer: CompileOffer) -> NodeSelection | None:
-    """Return the nodes of a part to be compiled, whole loops last; None if there are none."""
+    """Return the nodes of a part to be compiled, compiled loops last; None if there are none."""
     requested = nodes_to_compile(offer.nodes, jit_environment())
     names = generators.keys()
     if not requested or not names:

@@ -1,4 +1,4 @@
-"""Comparison of the results of compiled functions with those of kernels, for `jit_check`."""
+"""Comparison of compiled functions with kernels, for `jit_check`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOLERANCE: Final = {"float16": 1e-2, "bfloat16": 5e-2, "float32": 1e-4, "float64
 """Tolerances by dtype, relative to the largest number of both tensors."""
 
 ROUNDING: Final = 16
-"""Factor by which a value may exceed the rounding errors of nodes that are right by themselves."""
+"""Factor by which a value may exceed the rounding errors of nodes that are each correct."""
 
 Compute = Callable[[Sequence[Any]], Any]
 """Function from inputs to a value, or to a tuple of several."""
@@ -194,7 +194,7 @@ def _as_sequence(value: Any) -> Sequence[Any]:
 
 
 def _magnitudes(inputs: Sequence[Any], signs: Sequence[int]) -> list[Any]:
-    """Return inputs for which no terms cancel: see `Traits.adds`."""
+    """Return inputs that prevent cancellation of terms: see `Traits.adds`."""
     return [
         abs(value) * value.dtype.type(signs[min(input_index, len(signs) - 1)])
         if value.dtype.name in TOLERANCE
@@ -227,7 +227,7 @@ def results_of(members: Sequence[Node]) -> list[Output]:
 
 
 def is_different(value: Any, want: Any, scale: float = 0.0) -> bool:
-    """Return True if a compiled value differs from that of kernels.
+    """Return True if a compiled value differs from the kernels' value.
 
     Args:
       scale: the largest sum of magnitudes that was rounded, where terms may have cancelled.
@@ -258,7 +258,7 @@ def max_magnitude(value: Any) -> float:
 
 
 def describe_difference(value: Any, want: Any) -> str:
-    """Describe how a compiled value differs from that of kernels."""
+    """Describe how a compiled value differs from the kernels' value."""
     value, want = np.asarray(value), np.asarray(want)
     if value.dtype != want.dtype or value.shape != want.shape:
         return (

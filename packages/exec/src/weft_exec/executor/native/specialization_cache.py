@@ -30,7 +30,7 @@ MAX_SPECIALIZATIONS: Final = 16
 """Maximum number of choices of shapes and values with separate code at a time."""
 
 MAX_SHARING: Final = 256
-"""Maximum number of choices with code at a time, including those that share it."""
+"""Maximum number of choices with code at a time, including shared code."""
 
 MAX_PROFILES: Final = 256
 """Maximum number of choices whose runs with kernels are counted at a time."""
@@ -39,8 +39,10 @@ _SHARED: Final = 0.1
 """Approximate fraction of the compile time that is left if code of another size is shared."""
 
 _DOMINANT: Final = 0.5
-"""Fraction of the time of all choices from which on one of them gets code of its own first, unless
-its size varied in earlier processes."""
+"""Minimum share of the time of all choices for which a choice gets separate code first.
+
+It does not apply if the size of the choice varied in earlier processes.
+"""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -64,7 +66,7 @@ class Mode(enum.Enum):
 
 
 class Binding(Protocol[K_contra, C]):
-    """Interface of a region or a loop to its cache: everything in which the two differ.
+    """Interface of a region or a loop to its cache: all differences between regions and loops.
 
     A key identifies a call, by shapes and values. A choice has all that its code is compiled for.
     """
@@ -170,7 +172,7 @@ class SpecializationCache(Generic[K, C]):
         return RegionProfile(self._compilation, binding.nodes, binding.name, total)
 
     def instance(self, key: K, inputs: Sequence[Any]) -> Function | None:
-        """Return a function of a new key if code that exists serves it, else None."""
+        """Return a function for a new key if existing code supports it, else None."""
         if key in self._waiting or not self._sharing:
             return None
         choice = self._binding.choice(key, inputs)
@@ -249,7 +251,7 @@ class SpecializationCache(Generic[K, C]):
         return profiles
 
     def _pool_measurements(self, profiles: Sequence[RegionProfile]) -> None:
-        """Count the kernels of all waiting choices for one of them, if its code may serve them all.
+        """Count the kernels of all waiting choices for one of them, if its code may support all.
 
         So a region whose sizes vary is compiled although no single size takes long: for all sizes,
         or for a size that dominates first. If choices did not share code, here or in an earlier
@@ -311,7 +313,7 @@ class SpecializationCache(Generic[K, C]):
         return True
 
     def _count_compiled(self, profile: RegionProfile, shares: bool) -> None:
-        """Use new code for the waiting choices that it serves, or count it for its own choice."""
+        """Use new code for the waiting choices that it supports, or count it for its own choice."""
         if not shares:
             self._measurements.remove(profile)
             return
@@ -331,7 +333,7 @@ class SpecializationCache(Generic[K, C]):
         return None
 
     def _put(self, key: K, profile: RegionProfile, function: Function | None, shares: bool) -> None:
-        """Use a function for a key, and watch whether it saves time; None stands for kernels."""
+        """Use a function for a key, and watch whether it saves time; None means kernels."""
 
         def replace(function: Function | None) -> None:
             with self._lock:
@@ -354,7 +356,7 @@ class SpecializationCache(Generic[K, C]):
         added.
 
         Args:
-          shares: True if its code is that of another choice, which takes little room.
+          shares: True if its code is shared with another choice and takes little memory.
         """
         functions = self._functions
         limit = MAX_SHARING if shares else MAX_SPECIALIZATIONS
@@ -394,10 +396,10 @@ class SpecializationCache(Generic[K, C]):
 
         Args:
           find: looks for code instead.
-          other_choices: choices that the code must serve too.
+          other_choices: choices that the code must also support.
         Returns: the function, or None if it cannot be compiled or `find` returns None; and True if
           it shares the code of another choice.
-        Raises: MonomorphicCode: the code cannot serve other choices.
+        Raises: MonomorphicCode: the code cannot support other choices.
         """
         name = self._binding.name
         try:
@@ -431,7 +433,7 @@ class SpecializationCache(Generic[K, C]):
         return None, False
 
     def _generate(self, request: Request, other_choices: Iterable[C]) -> Generated:
-        """Generate code, which may share that of another choice."""
+        """Generate code, or share the code of another choice."""
         with self._lock:
             live_functions = list(self._live.values())
         with record_block(PHASE, "compile", "_Phase"):

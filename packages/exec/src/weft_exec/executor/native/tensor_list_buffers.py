@@ -84,7 +84,7 @@ class TensorListBuffer:
         return self.use is not Use.WRITE or self._resource.may_be_filled(outputs[0].shape[1:])
 
     def beside(self, outputs: Sequence[Any]) -> list[tuple[Any, Any]]:
-        """Return pairs of what a loop has filled and what its kernels have stored here."""
+        """Return pairs of the contents that a loop filled and that its kernels stored here."""
         resource = self._resource
         if self.use is Use.PUSH:
             count = int(outputs[1])
@@ -97,7 +97,7 @@ class TensorListBuffer:
         return []
 
     def keep(self, outputs: Sequence[Any]) -> None:
-        """Store what a loop has computed for it."""
+        """Store the contents that a loop has computed."""
         resource = self._resource
         if self.use is Use.READ:
             for index in np.flatnonzero(outputs[0] == _READ).tolist():

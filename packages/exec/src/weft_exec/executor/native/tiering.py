@@ -16,7 +16,7 @@ kernels are the rent, and the compile time is the price. `TierUpPolicy` decides 
   Compiling pauses when the budget is exhausted. The objects compiled so far are on the disk, so the
   next process continues.
 - If earlier processes ran so long that compiled code will save its price, nothing limits it.
-- Code that turns out slower than its kernels is dropped, and not compiled by later processes.
+- Code that is slower than its kernels is dropped, and not compiled by later processes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PREPAID_OVERHEAD: Final = 0.3
 """Fraction of the processor time of a process that compiling may add if kernels have taken the
 price in earlier processes."""
 _LEAST_PART: Final = 0.45
-"""Fraction of the price for which a process begins to compile a part: lowering and passes, which
+"""Fraction of the price at which a process begins to compile a part: lowering and passes, which
 leave nothing, and a quarter of the objects."""
 _MAX_ABANDONED: Final = 8
 """Processes that may compile parts of a region."""

@@ -38,7 +38,7 @@ class TracedFunctions:
         self._functions: WeakKeyDictionary[Function, Function] = WeakKeyDictionary()
 
     def note(self, function: Function, generated: Generated, request: RegionRequest) -> None:
-        """Record what a function was bound to."""
+        """Record the names that a function was bound to."""
         self._origins[function] = generated, request
 
     def of(self, function: Function) -> Function:

@@ -62,8 +62,8 @@ class Variables:
     def may_be_read_by(self, node: Node, members: Collection[Node]) -> bool:
         """Return True if only some nodes use a read of a variable, which waits for nothing.
 
-        What changes the variable, if anything does, has to be among them: it waits for the read.
-        Handles are read by who changes the variable only.
+        The node that changes the variable, if there is one, must be among them: it waits for the
+        read. Handles are read only by the node that changes the variable.
         """
         source = node.inputs[0]
         changing = {t.node for t in self._touches.get(source.node, ()) if t.changes}

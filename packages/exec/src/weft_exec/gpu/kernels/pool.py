@@ -1,6 +1,6 @@
 """GPU kernels of pools: one launch each, with a thread for each element of the result.
 
-The CPU's kernels iterate over the positions of a window, each of which would be a launch.
+The CPU's kernels iterate over the positions of a window; on a GPU each position would be a launch.
 """
 
 from __future__ import annotations
