@@ -1,4 +1,4 @@
-"""Trace files: what every thread, link and kernel of a program did, and when."""
+"""Trace files: the activity of every thread, link and kernel of a program over time."""
 
 from weft_trace.errors import TraceError
 from weft_trace.reader import load

@@ -1,4 +1,4 @@
-"""Adding a whole trace to a file that is being written."""
+"""Appending of a complete trace to a file that is being written."""
 
 from __future__ import annotations
 

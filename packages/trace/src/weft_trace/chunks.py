@@ -8,10 +8,10 @@ A file is a header of 16 bytes and a sequence of chunks; all numbers are little-
                   u32 stored bytes, u32 bytes before compression, u32 rows,
                   i64 first time, i64 last time
 
-A file whose writer was killed has no END chunk and may end inside a chunk; all chunks before that
-one are whole. The
-payload of a RECORDS chunk is a JSON object, whose keys are the names of tables and whose values are
-lists of rows. The payload of an EVENTS or SAMPLES chunk is a table of packed columns:
+A file whose writer was killed has no END chunk and may end inside a chunk; all chunks before it are
+complete. The payload of a RECORDS chunk is a JSON object, whose keys are the names of tables and
+whose values are lists of rows. The payload of an EVENTS or SAMPLES chunk is a table of packed
+columns:
 
     u8 number of columns, then for each column, in the order of the dtype's fields:
     for the columns `start` and `time` only: i64 first value
@@ -142,7 +142,7 @@ def check_file_header(data: bytes, path: str) -> None:
 
 
 class Damage(NamedTuple):
-    """The place at which a file stops being readable.
+    """The position where a file stops being readable.
 
     Attributes:
       offset: in bytes from the start of the file.
@@ -185,7 +185,7 @@ def scan_chunks(data: memoryview) -> tuple[list[ChunkHeader], Damage | None]:
     """Return the headers of all chunks, without looking at their payloads.
 
     Args:
-      data: the whole file, whose header was checked.
+      data: the complete file, with a verified header.
     Returns: the headers, and the damage if the file does not end with a chunk.
     """
     headers: list[ChunkHeader] = []

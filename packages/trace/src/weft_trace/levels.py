@@ -1,4 +1,4 @@
-"""Levels of detail: few rows that stand for many short events, for views of long intervals."""
+"""Levels of detail: few rows that represent many short events, for views of long intervals."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def compute_levels(chunks: Iterable[NDArray[Any]]) -> NDArray[Any]:
 
 
 def _limit(events: int) -> int:
-    """Return the largest number of rows of the finest level for a number of events."""
+    """Return the maximum size of the finest level, in rows, for a number of events."""
     return max(min(events // _SHARE, _MOST_ROWS), _COARSEST_ROWS)
 
 
@@ -83,7 +83,7 @@ def _to_rows(events: NDArray[Any]) -> NDArray[Any]:
 
 
 def _coarsen(rows: NDArray[Any], level: int) -> NDArray[Any]:
-    """Return the rows of a level from those of a finer one, sorted by start."""
+    """Return the rows of a level, computed from a finer level and sorted by start."""
     if not len(rows):
         return rows
     is_long = (rows["span"] >= 1 << level) & (rows["count"] == 1)

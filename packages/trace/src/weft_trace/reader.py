@@ -60,7 +60,7 @@ class Overview(NamedTuple):
 def load(path: str | os.PathLike[str]) -> Trace:
     """Read a trace file.
 
-    A damaged file is read as far as it is whole; `Trace.warnings` says what is missing.
+    A damaged file is read up to the damage; `Trace.warnings` lists the missing parts.
 
     Raises:
       OSError: the file cannot be read.
@@ -77,7 +77,7 @@ def load(path: str | os.PathLike[str]) -> Trace:
 
 
 class TraceFile:
-    """An open trace file, of which parts can be read.
+    """An open trace file, for reading parts of it.
 
     Args:
       path: the file.
@@ -177,7 +177,7 @@ class TraceFile:
         return sum(header.rows for header in self._chunks_of_type(ChunkType.SAMPLES))
 
     def overview(self) -> Overview:
-        """Return what shows a long trace: from the file, or computed in a pass over all events."""
+        """Return the tables that show a long trace, from the file or a pass over all events."""
         if self.levels():
             levels = [self.level_rows(level) for level in self.levels()]
             return Overview(np.concatenate(levels), self.step_events())
@@ -229,7 +229,7 @@ class TraceFile:
             yield self._table(ChunkType.SAMPLES, [header])
 
     def chunk_headers(self) -> Sequence[ChunkHeader]:
-        """Return the headers of all chunks that are whole as far as it is known."""
+        """Return the headers of all chunks that appear complete."""
         return self._headers
 
     def _chunks_of_type(self, kind: ChunkType) -> list[ChunkHeader]:
@@ -271,7 +271,7 @@ class TraceFile:
         return builder.finish()
 
     def _table(self, kind: ChunkType, headers: Sequence[ChunkHeader]) -> NDArray[Any]:
-        """Return the rows of chunks, in the order of the file; those that are invalid left out."""
+        """Return the rows of chunks, in the order of the file; without the invalid ones."""
         table = np.empty(sum(header.rows for header in headers), _DTYPES[kind])
         ends = np.cumsum([0, *[header.rows for header in headers]])
         slots = {h.offset: table[a:b] for h, a, b in zip(headers, ends, ends[1:], strict=False)}
@@ -314,7 +314,7 @@ class TraceFile:
     ) -> int:
         """Read chunks up to the first damage, and forget all behind it.
 
-        Returns: the number of chunks that are whole.
+        Returns: the number of complete chunks.
         """
         for i, damage in enumerate(mapper(read, headers)):
             if damage is not None:
@@ -332,7 +332,7 @@ def _sort(rows: NDArray[Any], name: str) -> NDArray[Any]:
     """Sort rows in place by a time, and return them.
 
     Rows of a file are nearly sorted: only neighboring chunks overlap. They are sorted in blocks
-    between places that no row has to cross, which needs a copy of a block only.
+    whose boundaries no row has to cross, so that only one block at a time is copied.
     """
     times = np.ascontiguousarray(rows[name])
     if (times[1:] >= times[:-1]).all():

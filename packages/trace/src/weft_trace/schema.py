@@ -1,10 +1,10 @@
 """The records of a trace.
 
 A trace has six tables. Processes, lanes, nodes, iterations and steps are small and are described by
-the named tuples below; their ids count up from 0 in the order in which they are added. Events and
+the named tuples below; their ids count up from 0 in the order of addition. Events and
 counter samples are many, and are rows of the NumPy dtypes `EVENT` and `SAMPLE`.
 
-All times are nanoseconds since the epoch on one clock, that of the process that wrote the file.
+All times are nanoseconds since the epoch, on the clock of the process that wrote the file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 
 class Kind(IntEnum):
-    """What an event measures.
+    """Kinds of events.
 
     The ready time of an event is the earliest time at which it could have started: all inputs were
     there. `ready <= start <= end`; the interval from `ready` to `start` is the queueing delay.
@@ -29,7 +29,7 @@ class Kind(IntEnum):
     KERNEL = 2
     """One execution of a node by its kernel."""
     REGION = 3
-    """One execution of a compiled region; its generated kernels are events of their own."""
+    """One execution of a compiled region; its generated kernels are separate events."""
     GENERATED = 4
     """One execution of a generated kernel inside a region."""
     RECEIVE = 5
@@ -59,7 +59,7 @@ class Flag(IntFlag):
 
 
 class LaneKind(IntEnum):
-    """What a lane of the viewer stands for."""
+    """Kinds of lanes in the viewer."""
 
     THREAD = 0
     DEVICE = 1
@@ -68,10 +68,10 @@ class LaneKind(IntEnum):
 
 
 class Crossing(IntEnum):
-    """Iteration in which the inputs of a node are found, relative to its own."""
+    """Iteration of a node's inputs, relative to the node's own."""
 
     SAME = 0
-    """The same, or the nearest enclosing one in which the input ran."""
+    """The same, or the nearest enclosing iteration in which the input ran."""
     PREVIOUS = 1
     """The iteration before (NextIteration into Merge)."""
     INNER = 2
@@ -121,9 +121,10 @@ class Node(NamedTuple):
       device: full name of the device, or "".
       line: "file:line" of the user's line that created it, or "".
       inputs: ids of the nodes whose outputs or control edges it waits for. They may be added later
-        than the node itself. Those of a Receive include its transfer, or its Send if no transfer is
-        recorded; the input of a transfer is its Send. A node that never has an event (a constant, a
-        feed, a Merge that needs no kernel) stands for its own inputs; its `crossing` counts, too.
+        than the node itself. The inputs of a Receive include its transfer, or its Send if no
+        transfer is recorded; the input of a transfer is its Send. A node that never has an event (a
+        constant, a feed, a Merge that needs no kernel) is replaced by its own inputs; its
+        `crossing` counts, too.
       origins: names of the nodes of the user's graph that it computes; empty if it is just `name`.
       crossing: iteration of the inputs.
       members: ids of the nodes inside a region or a generated kernel.
@@ -144,7 +145,7 @@ class Node(NamedTuple):
 class Iteration(NamedTuple):
     """An iteration of a loop, with one id for all steps.
 
-    Id 0 stands for "outside of loops" and needs no record.
+    Id 0 means "outside of loops" and needs no record.
 
     Attributes:
       frame: name of the loop's frame.
@@ -158,7 +159,7 @@ class Iteration(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One `Session.run`. Its times are those of its event of the kind STEP.
+    """One `Session.run`. Its times are stored in its event of the kind STEP.
 
     Attributes:
       process: id of the process that called it.

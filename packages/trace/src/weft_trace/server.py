@@ -1,7 +1,7 @@
 """A local server for the viewer page: traces that are too large for a page are read in parts.
 
 The server listens on a loopback address only. Its URL has a random token, and the header `Host`
-must be its own address, so that neither other users nor other web sites can read traces.
+must be its own address, so that other users and other web sites cannot read traces.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _RECORDS: Final = 1 << 13
 _MAX_BINS: Final = 8192
 _MAX_EVENTS: Final = 1 << 22
 _MAX_EXACT_EVENTS: Final = 1 << 20
-"""Number of events up to which bins may be made of the events, and a trace is small."""
+"""Maximum number of events in a small trace, and for computing bins from events directly."""
 _LATEST: Final = 1 << 62
 
 _Query = Mapping[str, Sequence[str]]
@@ -147,7 +147,7 @@ class ServedTrace:
     def _read_level(self, first: int, last: int, width: float, count: int) -> NDArray[Any]:
         """Return the rows of an interval whose buckets are not wider than `width` nanoseconds.
 
-        They are those of the finest level if that is coarser and the interval has many events.
+        They are the bins of the finest level if that is coarser and the interval has many events.
         """
         levels = self._file.levels() if self._levels is None else np.unique(self._levels["level"])
         fitting = [int(level) for level in levels if 1 << int(level) <= width]

@@ -29,13 +29,13 @@ _ROWS: Final = 1 << 15
 _RECORDS: Final = 1 << 13
 """Number of records in a chunk."""
 _PARTIAL_CHUNKS: Final = 3
-"""Number of chunks that a file needs besides those of full size: one for each table."""
+"""Number of chunks that a file needs in addition to full ones: one for each table."""
 _SMALL_EVENTS: Final = 100_000
 """Number of events of a file below which better compression takes no time that matters."""
 _SMALL_LEVEL: Final = 6
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 _TABLES: Final = ("processes", "lanes", "nodes", "inputs", "iterations", "steps")
-"""The tables of records in the order in which they are written: records refer to earlier ones."""
+"""The tables of records in writing order: records refer to earlier ones."""
 
 
 class Writer:
@@ -192,7 +192,7 @@ class Writer:
         """Replace the file by one with fewer chunks, if most of them are small.
 
         A recording that flushes often has chunks of some rows, whose headers need more bytes than
-        the rows. The file is replaced only when the new one is whole.
+        the rows. The file is replaced only when the new one is complete.
         """
         if self._num_chunks <= 2 * _PARTIAL_CHUNKS:
             return

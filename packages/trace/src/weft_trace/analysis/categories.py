@@ -9,7 +9,7 @@ from weft_trace.schema import Kind, Node
 
 
 class Category(StrEnum):
-    """What a part of a step was spent on."""
+    """Category of the time of a part of a step."""
 
     COMPUTE = "compute"
     """Kernels, regions, copies."""

@@ -132,7 +132,7 @@ def _match_names(names: Sequence[Sequence[str]], change: Change) -> NDArray[np.b
 
 
 def _names(nodes: Sequence[Node], i: int, target: str) -> list[str]:
-    """Return the names of a node by which a target may match; those of members count, too."""
+    """Return the names of a node that a target may match; including the names of members."""
     node = nodes[i]
     if target == "op":
         return [node.op, *[nodes[m].op for m in node.members]]

@@ -2,7 +2,7 @@
 
 A value arrives after it was sent. A message from A to B therefore bounds the offset of B's clock
 from above, and one from B to A bounds it from below. All bounds together are a system of difference
-constraints; shortest paths give the interval of each offset (Cormen et al., "Introduction to
+constraints; the shortest paths are the intervals of the offsets (Cormen et al., "Introduction to
 Algorithms", section 24.4). Clocks are taken to run at the same rate.
 """
 
@@ -20,7 +20,7 @@ from weft_trace.trace import Trace
 
 
 class ClockOffset(NamedTuple):
-    """The offset of a process's clock from that of process 0, in nanoseconds.
+    """The offset of a process's clock from process 0's clock, in nanoseconds.
 
     Attributes:
       estimate: the middle of the interval; the bound, if there is only one.

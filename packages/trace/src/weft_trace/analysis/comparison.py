@@ -1,4 +1,4 @@
-"""The comparison of two traces: what became slower, and why."""
+"""The comparison of two traces: which parts became slower, and why."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ALL_LABELS: Final = 1000
 
 
 def compare(before: Trace, after: Trace, rows: int = 10) -> dict[str, Any]:
-    """Return what differs between the steps of two traces, as values of JSON.
+    """Return the differences between the steps of two traces, as JSON values.
 
     Steps are aligned by their label. Times are nanoseconds; differences are positive if `after` is
     slower.

@@ -1,7 +1,7 @@
 """The critical path of a step: the chain of events that determined when it ended.
 
 The path is followed backwards from the end of the step. Each event started when the last of its
-inputs was there and a thread was free; whichever came last is its cause. Every nanosecond of the
+inputs was there and a thread was free; the last of these is its cause. Every nanosecond of the
 step belongs to one segment of the path.
 """
 
@@ -24,7 +24,7 @@ class Segment(NamedTuple):
 
     Attributes:
       start, end: its interval.
-      category: what the time was spent on.
+      category: category of the time.
       event: index of the event that it is a part of, or that it delayed; -1 if there is none.
     """
 
@@ -120,14 +120,14 @@ class _Walk:
         return CriticalPath(self._span, self._path[::-1], self._segments[::-1])
 
     def _cut(self, start: int, category: Category, event: int) -> None:
-        """Add the segment from a time to that of the walk, which goes back to the former."""
+        """Add the segment from a time to the time of the walk, and move the walk to its start."""
         start = max(start, self._span.start)
         if start < self._time:
             self._segments.append(Segment(start, self._time, category, event))
             self._time = start
 
     def _root_category(self) -> Category:
-        """Return what happened between the start of the step and the first event."""
+        """Return the category of the time between the start of the step and the first event."""
         if not self._path:
             return Category.PYTHON
         index, first = self._index, self._path[-1]
@@ -199,7 +199,7 @@ class _Walk:
         return int(producers[best]) if ends[best] >= 0 else -1
 
     def _tolerance(self, event: int) -> int:
-        """Return by how much clocks may disagree with that of an event, in nanoseconds."""
+        """Return the maximum disagreement of clocks with the clock of an event, in nanoseconds."""
         process = self._index.trace.processes[int(self._index.processes[event])]
         return 2 * process.clock_error
 

@@ -83,7 +83,7 @@ def resolve_dependencies(trace: Trace, events: NDArray[np.intp] | None = None) -
 
 
 def _batches(steps: _Ints, num_pairs: int) -> list[slice]:
-    """Return slices of events of whole steps, so that a table of steps × pairs fits."""
+    """Return slices of events of complete steps, so that a table of steps × pairs fits."""
     if not len(steps):
         return []
     begins = np.flatnonzero(np.diff(steps, prepend=-1))
@@ -136,8 +136,8 @@ def find_inputs(
 ) -> list[list[tuple[int, Crossing]]]:
     """Return, for each node with events, the inputs with events that it waits for.
 
-    A node without events stands for its own inputs, in the iteration that its crossing says. A
-    region also stands for its last members, which run instead of it in steps with kernels.
+    A node without events is replaced by its own inputs, in the iteration given by its crossing. A
+    region also represents its last members, which run in its place in steps with kernels.
 
     Raises: TraceError: there are too many, as only hostile files have.
     """

@@ -25,7 +25,7 @@ class Gain(NamedTuple):
     """A change and its predicted effect on a step.
 
     Attributes:
-      text: what is changed, such as "Conv2D twice as fast".
+      text: the change, such as "Conv2D twice as fast".
       option: the option of `weft trace whatif` that predicts it.
       saved: nanoseconds of the step.
     """

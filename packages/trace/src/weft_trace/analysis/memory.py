@@ -1,4 +1,4 @@
-"""Who held memory: the buffers at the peak, by node and line, and the bytes over time."""
+"""Holders of memory: the buffers at the peak, by node and line, and the bytes over time."""
 
 from __future__ import annotations
 

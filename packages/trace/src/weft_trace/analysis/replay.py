@@ -1,4 +1,4 @@
-"""Predictions of the duration of a step with changed durations, by replaying what was recorded.
+"""Predictions of the duration of a step with changed durations, by replaying the recording.
 
 The replay starts each event when its inputs have ended and a thread of its pool is free, as the
 program did, with the delays between them as recorded. Threads take waiting events first come,
@@ -32,7 +32,7 @@ class Prediction(NamedTuple):
 
     Attributes:
       recorded: the duration of the recorded step, in nanoseconds.
-      replayed: that of the replay without changes; it shows how well the model fits.
+      replayed: the duration of the replay without changes; it shows how well the model fits.
       predicted: the recorded one, multiplied by the ratio of the replays with and without changes.
     """
 
@@ -100,7 +100,7 @@ class Replay:
         """Predict the duration of the step after some changes.
 
         Args:
-          threads: of each pool of a task; by default, as many as were recorded.
+          threads: of each pool of a task; by default, the recorded number.
         Raises: TraceError: the recorded dependencies contradict each other.
         """
         limits = tuple([change for change in changes if change.bandwidth is not None])
@@ -122,7 +122,7 @@ class Replay:
     # The graph
 
     def _link_inputs(self, producers: dict[int, list[int]]) -> None:
-        """Find what the start and, for a Receive, the end of each event waits for."""
+        """Find the events that the start and, for a Receive, the end of each event waits for."""
         count = len(self._events)
         self._start_inputs: list[list[int]] = [[] for _ in range(count)]
         self._end_inputs: list[list[int]] = [[] for _ in range(count)]

@@ -144,7 +144,7 @@ def find_producers(
     """Return, for each event of a step, the events that it waited for.
 
     These are the producers of its inputs; for the first event of a sequence, those of all events
-    in it; and for work without inputs on another thread, what the calling thread did before.
+    in it; and for work without inputs on another thread, the previous event of the calling thread.
 
     Args:
       heads: `find_sequences` of the events of the step.

@@ -33,7 +33,7 @@ class TaskSpeed(NamedTuple):
 
 
 def compare_tasks(index: StepIndex) -> list[TaskSpeed]:
-    """Compare tasks at the work that at least three of them share, slowest first.
+    """Compare tasks by the work that at least three of them share, slowest first.
 
     Work is the same if op and name are equal, apart from the digits in the name (`tower_0/MatMul`,
     `tower_1/MatMul`). The time of an execution is compared, not the number of executions.

@@ -1,4 +1,4 @@
-"""The summary of a trace: where the time of its steps went, and what would make them faster."""
+"""The summary of a trace: how its steps spent their time, and which changes would help."""
 
 from __future__ import annotations
 

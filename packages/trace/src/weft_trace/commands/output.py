@@ -91,7 +91,7 @@ def format_share(part: float, whole: float) -> str:
 
 
 def load_trace(path: str) -> Trace:
-    """Load a trace, and report on the error stream what is missing of it."""
+    """Load a trace, and report its missing parts on the error stream."""
     trace = load(path)
     for warning in trace.warnings:
         sys.stderr.write(f"warning: {printable(warning)}\n")

@@ -28,7 +28,7 @@ from weft_trace.trace import Trace
 
 
 def add_summary(parser: argparse.ArgumentParser) -> None:
-    """Show where the time of steps went, and what would make them faster."""
+    """Show how the time of steps was spent, and which changes would make them faster."""
     parser.add_argument("file", help="trace file")
     parser.add_argument("--rows", type=int, default=10, help="rows of each table (default: 10)")
     parser.add_argument("--json", action="store_true", help="print JSON; times are nanoseconds")
@@ -36,7 +36,7 @@ def add_summary(parser: argparse.ArgumentParser) -> None:
 
 
 def add_diff(parser: argparse.ArgumentParser) -> None:
-    """Show what became slower between two traces, and why."""
+    """Show which parts became slower between two traces, and why."""
     parser.add_argument("before", help="trace file")
     parser.add_argument("after", help="trace file")
     parser.add_argument("--rows", type=int, default=10, help="rows of each table (default: 10)")

@@ -1,8 +1,8 @@
 """Perfetto's trace format, for ui.perfetto.dev and trace_processor.
 
-A file is a message `Trace` of Protocol Buffers, whose fields are encoded here by hand. Names and
-numbers of fields are those of `protos/perfetto/trace` in Perfetto's repository. Times are
-nanoseconds since the first event.
+A file is a message `Trace` of Protocol Buffers, whose fields are encoded here by hand. Field names
+and numbers follow `protos/perfetto/trace` in Perfetto's repository. Times are nanoseconds since the
+first event.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Packets:
         self._categories: dict[str, int] = {}
 
     def all(self) -> Iterator[bytes]:
-        """Yield the packets in an order in which names and tracks come before their use."""
+        """Yield the packets, with names and tracks before their use."""
         trace = self._trace
         yield _int(13, _CLEARED) + _int(10, _SEQUENCE)
         for i, process in enumerate(trace.processes):

@@ -14,7 +14,7 @@ from weft_trace.schema import NO_STEP, Flag, Kind
 from weft_trace.trace import Trace
 
 _CONCURRENT: Final = (Kind.RECEIVE, Kind.TRANSFER, Kind.WAIT)
-"""Kinds of events that overlap on a lane; each needs a row of its own meanwhile."""
+"""Kinds of events that overlap on a lane; each needs a separate row."""
 
 
 class Track(NamedTuple):
@@ -72,7 +72,7 @@ def _split_lane(events: NDArray[Any], part: NDArray[np.intp]) -> list[Track]:
 
 
 def _nest(events: NDArray[Any], part: NDArray[np.intp]) -> list[list[int]]:
-    """Return rows of nested events: usually one; what overlaps without nesting goes to others."""
+    """Return rows of nested events: usually one; events that overlap without nesting get more."""
     rows: list[list[int]] = []
     stacks: list[list[int]] = []
     starts, ends = events["start"][part].tolist(), events["end"][part].tolist()
@@ -146,7 +146,7 @@ def lane_name(trace: Trace, track: Track) -> str:
 
 
 def describe(trace: Trace, index: int) -> dict[str, str | int]:
-    """Return what is known of an event, apart from its name and times."""
+    """Return the known facts about an event, apart from its name and times."""
     event = trace.events[index]
     node = trace.nodes[event["node"]]
     details: dict[str, str | int] = {"op": node.op}

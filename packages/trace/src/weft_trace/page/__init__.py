@@ -101,7 +101,7 @@ class _Parts(NamedTuple):
 
 
 def _list_parts(trace: Path) -> _Parts | None:
-    """Return the chunks of a trace; None if it is small or damaged, and is read as a whole."""
+    """Return the chunks of a trace; None if it is small or damaged; it is then read completely."""
     with TraceFile(trace) as file:
         levels = file.levels()
         if not levels or file.warnings:
