@@ -1,9 +1,9 @@
 """Atomic replacement of a bundle: a crash at any time leaves either the old or the new one.
 
 The names of shards contain the number of shards. If a bundle replaces one with as many shards, it
-gets an additional empty shard, so that its files have other names. No old file changes before the
-new index has replaced the old one. Notes (`checkpoint.journal`) tell the next save which files a
-killed save left.
+gets an additional empty shard, so that its files have different names. No old file changes before
+the new index has replaced the old one. Notes (`checkpoint.journal`) tell the next save which files
+a killed save left.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class NewBundle:
 
 
 def _choose_shard_count(prefix: str, expected: int) -> int:
-    """Return a number of shards that differs from that of the bundle at `prefix`."""
+    """Return a number of shards that differs from the bundle's at `prefix`."""
     try:
         num_shards = read_bundle_index(prefix).shards
     except (errors.NotFoundError, errors.DataLossError, errors.UnimplementedError):

@@ -57,7 +57,7 @@ class Piece(NamedTuple):
       region: the box.
       shard: number of the shard.
       begin, end: its bytes in the file.
-      crc: the masked CRC-32C of the bytes; `strings` describes that of string tensors.
+      crc: the masked CRC-32C of the bytes; `strings` describes the format of string tensors.
     """
 
     region: Region
@@ -359,7 +359,7 @@ def merge_indexes(
 
     Args:
       path: the file that it will be.
-    Returns: the index, and for each of its shards which bundle it is from and its number there.
+    Returns: the index, and for each of its shards the bundle and the shard number there.
     Raises: InvalidArgumentError: a tensor is in two of them, or in parts of different tensors.
     """
     sources: list[tuple[int, int]] = []

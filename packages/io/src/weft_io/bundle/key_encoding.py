@@ -1,7 +1,7 @@
 """Varints, and keys that sort like the values they encode.
 
-Varints are those of LevelDB and protobuf. The keys identify slices of partitioned variables: they
-encode 0, the name, the number of axes, and the start and length on each axis.
+Varints are encoded as in LevelDB and protobuf. The keys identify slices of partitioned variables:
+they encode 0, the name, the number of axes, and the start and length on each axis.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ A handle is two varints, offset and size. A block consists of entries, the offse
 points (uint32 each) and their number. It is followed by a byte with its compression and a masked
 CRC-32C of everything. An entry is three varints (the number of key bytes shared with the previous
 key, the number of other key bytes, the size of the value), the other key bytes, and the value. A
-restart point has its whole key.
+restart point stores its complete key.
 
 A reader reads the whole file into memory. Blocks must follow each other without gaps, so every byte
 is covered by a checksum, is zero, or was checked otherwise.

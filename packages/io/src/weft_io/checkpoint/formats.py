@@ -1,4 +1,4 @@
-"""Registry of the checkpoint formats that can be read: weft's, TensorFlow's, and those of packages.
+"""Registry of readable checkpoint formats: weft's, TensorFlow's, and those of packages.
 
 A package adds one through the entry-point group `weft_io.checkpoint_formats`: a module that calls
 `register_format` when it is imported. It is imported at the first index that is not weft's own.

@@ -18,7 +18,7 @@ _held: Final[dict[str, Sequence[Item]]] = {}
 
 
 def hold(items: Sequence[Item]) -> str:
-    """Hold items; return the name by which `take` finds them."""
+    """Hold items; return the name under which `take` finds them."""
     name = secrets.token_hex(8)
     _held[name] = items
     return name

@@ -154,7 +154,7 @@ def list_replaced_names(directory: str, base: str) -> set[str]:
 
 
 def _shards_by_name(directory: str, base: str) -> set[str]:
-    """Return the files in `directory` whose names are those of shards of `base`, from any save."""
+    """Return the files in `directory` that are named like shards of `base`, from any save."""
     pattern = re.compile(re.escape(base) + SHARD_SUFFIX.pattern)
     names = paths.storage_of(directory).names(directory)
     return {name for name in names if pattern.fullmatch(name)}

@@ -95,7 +95,7 @@ def join_parts(sources: Sequence[Source], arrays: Iterator[Array], target: Array
 
 
 def _join(tensors: Mapping[str, StoredTensor], full: Shape, names: list[str]) -> SplitSlot | None:
-    """Join tensors along the axis on which they are smaller than the variable."""
+    """Join tensors along the axis where they are smaller than the variable."""
     parts = [tensors[name] for name in names]
     shape = full[: len(parts[0].shape)]
     axis = next((i for i, size in enumerate(shape) if parts[0].shape[i] != size), 0)

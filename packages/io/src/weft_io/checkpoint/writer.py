@@ -2,7 +2,7 @@
 
 A save first writes a journal, then the shards, under names that no other save uses. It then
 replaces the index, which makes the new checkpoint valid, and finally removes the old shards. Every
-file is flushed before another one refers to it. A crash at any time leaves either the old or the
+file is flushed before another file refers to it. A crash at any time leaves either the old or the
 new checkpoint.
 """
 

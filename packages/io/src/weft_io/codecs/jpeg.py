@@ -23,7 +23,7 @@ _INFLATED: Final = 1 << 13
 """Upper bound of pixels per compressed byte."""
 _DEPTHS: Final = {"Gray": 1, "YCbCr": 3, "RGB": 3}
 _MIN_SCALED_SIZE: Final = 16
-"""Smallest image size for which the sizes at all scales of libjpeg differ."""
+"""Smallest image size that is different at all scales of libjpeg."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

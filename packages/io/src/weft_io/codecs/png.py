@@ -160,8 +160,8 @@ def _unpack(chunks: _Chunks, mode: str, raw_mode: str) -> Array:
 def _inflate_with_isal(chunks: _Chunks) -> bytes:
     """Decompress with ISA-L to a stream of stored blocks, which Pillow only has to unfilter.
 
-    ISA-L takes two fifths of the time. Damaged streams and those of unexpected size are returned
-    unchanged, so that Pillow reports the error.
+    ISA-L takes two fifths of the time. Damaged streams, and streams of unexpected size, are
+    returned unchanged, so that Pillow reports the error.
     """
     data = b"".join(chunks.data)
     if chunks.interlaced:

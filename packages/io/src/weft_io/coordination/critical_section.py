@@ -91,8 +91,8 @@ class CriticalSection:
             another critical section.
         Returns: the structure that `fn` returned; its tensors are available after the mutex was
           unlocked.
-        Raises: InvalidArgumentError: the body uses the same section, or a resource that belongs to
-          another one.
+        Raises: InvalidArgumentError: the body uses the same section, or a resource of another
+          section.
         """
         if not callable(fn):
             raise errors.InvalidTypeError(f"fn must be callable, got {fn!r}")

@@ -217,7 +217,7 @@ class Dataset(Batching["Dataset"], MapMethods["Dataset"]):
 
     @staticmethod
     def zip(datasets: Any) -> Dataset:
-        """Zip datasets: an element is a structure of one element of each.
+        """Zip datasets: an element is a structure with one element of each dataset.
 
         It ends with the shortest of them.
 
@@ -253,7 +253,7 @@ class Dataset(Batching["Dataset"], MapMethods["Dataset"]):
     # ------------------------------------------------------------------ passing on
 
     def concatenate(self, dataset: Dataset) -> Dataset:
-        """Concatenate the elements of this dataset and another one.
+        """Concatenate the elements of this dataset and another dataset.
 
         Args:
           dataset: of elements of the same structure and types.

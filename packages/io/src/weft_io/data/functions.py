@@ -21,7 +21,7 @@ class TracedFunction:
     """A function of the graph's library.
 
     Attributes:
-      attr: the attribute by which nodes refer to it.
+      attr: the attribute that refers to it in nodes.
       captured: outside values, which are its last arguments.
       result: the structure of tensors that the Python function returned, inside the body.
     """
@@ -77,7 +77,7 @@ def trace_function(
 
 
 def enclosing_graph(dataset: Output) -> Graph:
-    """Return the graph for nodes that use a dataset: its own, or that of the function being traced.
+    """Return the graph for nodes that use a dataset: its own, or the traced function's.
 
     A function body whose outer graphs include the dataset's graph can use the dataset.
     """

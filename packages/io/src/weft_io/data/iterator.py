@@ -75,7 +75,7 @@ class Iterator(specs.Elements):
         shared_name: str | None = None,
         output_classes: Any = None,
     ) -> Iterator:
-        """Return an iterator for several datasets, of which `make_initializer` selects one.
+        """Return an iterator for several datasets; `make_initializer` selects one.
 
         Args:
           output_types: a structure of element types.
@@ -93,7 +93,7 @@ class Iterator(specs.Elements):
         output_shapes: Any = None,
         output_classes: Any = None,
     ) -> Iterator:
-        """Return an iterator that refers to another one by a string handle, fed at run time.
+        """Return an iterator that refers to another iterator by a string handle, fed at run time.
 
         Args:
           string_handle: string, shape ().

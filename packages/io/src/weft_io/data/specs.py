@@ -422,7 +422,7 @@ def trace_until_stable(
 
 
 def check_same_types(expected: Any, result: Any, label: str) -> None:
-    """Check that a form has the same structure and types as another one.
+    """Check that two forms have the same structure and types.
 
     Raises: InvalidTypeError: the structure or a type differs.
     """

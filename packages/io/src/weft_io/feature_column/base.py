@@ -63,7 +63,7 @@ class FeatureColumn:
 
 
 class CategoricalColumn(FeatureColumn):
-    """A column of categories, each of which is an integer below `num_buckets`."""
+    """A column of categories, represented by integers below `num_buckets`."""
 
     num_buckets: int
 
@@ -112,7 +112,7 @@ class Features:
         return self._results[key]
 
     def sparse(self, key: str) -> SparseTensor:
-        """Return a feature as a SparseTensor; "" and -1 stand for missing values."""
+        """Return a feature as a SparseTensor; "" and -1 represent missing values."""
         return self.shared(("sparse", key), lambda: to_sparse(self.get(key)))  # type: ignore[no-any-return]
 
     def _read(self, key: str) -> Any:

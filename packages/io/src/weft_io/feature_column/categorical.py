@@ -197,7 +197,7 @@ class _CrossedColumn(CategoricalColumn):
 
 
 def _leaves(column: _CrossedColumn) -> Iterator[Any]:
-    """Return the keys and columns of a cross, with those of inner crosses in their place."""
+    """Return the keys and columns of a cross; inner crosses are replaced by theirs."""
     for key in column.keys:
         if isinstance(key, _CrossedColumn):
             yield from _leaves(key)

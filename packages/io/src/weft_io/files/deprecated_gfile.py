@@ -1,4 +1,4 @@
-"""The deprecated `tf.gfile` functions, aliases of those of `tf.io.gfile`."""
+"""The deprecated `tf.gfile` functions, aliases of `tf.io.gfile` functions."""
 
 from __future__ import annotations
 

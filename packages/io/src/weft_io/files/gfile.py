@@ -367,7 +367,7 @@ def _check_can_write(target: str, overwrite: bool) -> None:
 class GFile:
     """An open file, local or at a URL.
 
-    It is opened at the first use, so `read` is what fails if the file does not exist. Positions
+    It is opened at the first use, so `read` fails if the file does not exist. Positions
     count bytes, also in text mode.
 
     Args:

@@ -109,7 +109,7 @@ class LocalFileSystem:
             os.unlink(path)
 
     def rename(self, source: str, target: str) -> None:
-        """Move within the file system; copy and remove if the target is on another one."""
+        """Move within the file system; copy and remove if the target is on another file system."""
         try:
             os.replace(source, target)
         except OSError as error:
@@ -303,7 +303,7 @@ def translate(pattern: str) -> re.Pattern[str]:
 def _join(parts: list[str]) -> str:
     """Join the parts of a pattern, with any text between them.
 
-    The first match of each part is kept, whatever follows, without backtracking. Many asterisks
+    The first match of each part is final; there is no backtracking. Many asterisks
     therefore take no longer than one.
     """
     first, *remaining = parts

@@ -76,7 +76,7 @@ class _Fields(NamedTuple):
 class RaggedFeature(_Fields):
     """A feature of variable length parsed to a RaggedTensor, optionally partitioned into rows.
 
-    In a batch, the first axis is that of the examples. A single example without partitions is a
+    In a batch, the first axis indexes the examples. A single example without partitions is a
     dense tensor. Innermost partitions of uniform length become dense axes.
 
     Attributes:
@@ -88,7 +88,7 @@ class RaggedFeature(_Fields):
 
     Args:
       dtype: float32, int64 or string.
-      value_key: name of the feature of values; that of this feature by default.
+      value_key: name of the feature of values; defaults to that of this feature.
       partitions: partitions into rows, outermost first: `RaggedFeature.RowSplits(key)`,
         `RowLengths(key)`, `RowStarts(key)`, `RowLimits(key)`, `ValueRowIds(key)`, each by another
         feature of int64, or `UniformRowLength(length)`.

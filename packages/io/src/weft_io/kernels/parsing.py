@@ -62,7 +62,7 @@ def _names(names: Any, count: int) -> list[bytes]:
 
 
 class _Parsers:
-    """The parser of a node whose keys are inputs; it is created anew when the keys change."""
+    """The parser of a node whose keys are inputs; it is created again when the keys change."""
 
     def __init__(self, node: Node, empty: Empty) -> None:
         attrs = node.attrs

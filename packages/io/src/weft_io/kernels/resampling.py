@@ -18,7 +18,7 @@ BLOCK_BYTES: Final = 1 << 20
 _MAX_UNROLLED_TERMS: Final = 16
 """Up to this number of terms, a sum along an axis is faster term by term."""
 PRODUCT_SIZE: Final = 32
-"""Largest number of input positions per tap for which a matrix product is faster than gathers."""
+"""Maximum number of input positions per tap for which a matrix product is faster than gathers."""
 
 
 def resample(images: Any, rows: Taps, columns: Taps, device: Device) -> Any:

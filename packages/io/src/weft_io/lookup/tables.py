@@ -21,7 +21,7 @@ from weft_tensor.dtypes import DType
 
 
 class LookupInterface:
-    """A table that maps keys of one type and shape to values.
+    """A table that maps keys of a fixed type and shape to values.
 
     Args:
       key_dtype, value_dtype: element types.

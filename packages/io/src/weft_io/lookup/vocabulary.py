@@ -68,7 +68,7 @@ class IdTableWithHashBuckets(LookupInterface):
       num_oov_buckets: number of buckets.
       hasher_spec: the hash function of the buckets.
       name: name of the nodes.
-      key_dtype: element type of the words, string or an integer; that of the table by default.
+      key_dtype: element type of the words, string or an integer; defaults to that of the table.
     Raises: InvalidTypeError: types do not match; InvalidArgumentError: there is neither a table nor
       a bucket.
     """

@@ -54,7 +54,7 @@ def export_meta_graph(
         from outside are called "$unbound_inputs_<name>" and are listed in the collection
         "unbound_inputs": an import must map them.
       clear_devices: omit device requests.
-      clear_extraneous_savers: omit the nodes of all savers except that of `saver_def`.
+      clear_extraneous_savers: omit the nodes of all savers except the saver of `saver_def`.
       strip_default_attrs: omit attributes that have their default values.
       save_debug_info: accepted and ignored.
     Raises: InvalidArgumentError: a node cannot be represented in a GraphDef, or the message has 2

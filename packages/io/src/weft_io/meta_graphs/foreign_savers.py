@@ -1,7 +1,7 @@
 """Removal of the file-accessing saver nodes from untrusted graphs.
 
 Nearly every graph with variables has savers, whose nodes access files chosen by the graph's author.
-Nodes that serve only a saver are removed, and a new saver for the same variables and names replaces
+Nodes used only by a saver are removed, and a new saver for the same variables and names replaces
 it.
 """
 
@@ -79,7 +79,7 @@ class _Nodes:
                 self._users[source].add(name)
 
     def cut(self) -> tuple[set[str], dict[str, str]]:
-        """Return the nodes that serve only savers, and the checkpoint names of their variables."""
+        """Return the nodes used only by savers, and the checkpoint names of their variables."""
         touching = {name for name, node in self._nodes.items() if node.op in self._touching}
         users = find_reachable(touching, self._users)
         foreign = users & _select_named(self._message)

@@ -23,7 +23,7 @@ _MIN_LIMIT: Final = 20_000
 """Number of nodes that every model may expand to."""
 
 _MAX_DEPTH: Final = 50
-"""Maximum depth of nested function calls, each of which uses Python's stack."""
+"""Maximum depth of nested function calls, because each uses Python's stack."""
 
 
 class ExpansionLimits:

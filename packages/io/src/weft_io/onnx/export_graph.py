@@ -17,7 +17,7 @@ from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
 _MAX_INLINE_BYTES = 64
-"""Size in bytes up to which equal constants are written once."""
+"""Maximum size in bytes of constants that are written once if they are equal."""
 
 
 @dataclass(eq=False)
@@ -116,7 +116,7 @@ class Body:
 
     @contextmanager
     def in_subgraph(self, graph: Subgraph) -> Iterator[None]:
-        """Return a context in which nodes are added to a subgraph; its values are local."""
+        """Return a context that adds nodes to a subgraph; its values are local."""
         nodes, transposed = self.nodes, self.transposed
         self.nodes, self.transposed = graph.nodes, ChainMap(graph.transposed, transposed)
         try:

@@ -47,7 +47,7 @@ _PARAMETERS: Final = frozenset(
 
 
 _INFERENCE: Final = 7
-"""The first version in which the number of outputs tells whether a batch normalization trains."""
+"""The first version in which the number of outputs determines if a batch normalization trains."""
 
 
 @dataclass(frozen=True)

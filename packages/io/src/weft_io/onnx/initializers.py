@@ -17,7 +17,7 @@ MAX_EMBEDDED_BYTES: Final = 2**31 - 2**24
 """Maximum size of the constants in a message; protobuf messages are below 2 GiB."""
 
 _SMALL: Final = 1024
-"""Size in bytes up to which a constant stays in the message, where shape inference can read it."""
+"""Maximum size in bytes of constants that stay in the message, where shape inference reads them."""
 
 _ALIGNMENT: Final = 4096
 """Alignment of constants in the file in bytes, so that they can be memory-mapped."""

@@ -23,7 +23,7 @@ _FOUR_BYTES: Final = 5
 _SIZES: Final = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}
 
 _LARGE: Final = 4096
-"""Size in bytes from which a weight stays in the file's memory."""
+"""Minimum size in bytes of weights that stay in the file's memory."""
 
 _ALIGNMENT: Final = 16
 """Alignment in memory of a weight's first element in bytes, as for any array."""

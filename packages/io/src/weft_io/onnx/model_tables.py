@@ -63,7 +63,7 @@ class Survey:
       num_uses: by name, the number of uses of a value; being a result counts as two.
       extents: by name, the extents of functions.
       node_extents: by index, the extents of nodes of the main graph with subgraphs or calls.
-      unknown_ops: ops that have neither a rule nor a definition, each with the names of its nodes.
+      unknown_ops: ops without a rule or a definition, each with the names of its nodes.
 
     Raises: InvalidArgumentError: a name is not UTF-8, or a domain has two versions.
     """

@@ -84,7 +84,7 @@ class NodeExport:
         return self.add("ConstantOfShape", sizes, dtype=dtype, value=number)
 
     def known(self, index: int, label: str) -> np.ndarray[Any, Any]:
-        """Return the value of an input on which the form of the model depends.
+        """Return the value of an input that determines the structure of the model.
 
         Raises: UnimplementedError: the value is known only at run time.
         """
@@ -114,7 +114,7 @@ class NodeExport:
         self._body.nodes.append(node)
 
     def in_subgraph(self, graph: Subgraph) -> AbstractContextManager[None]:
-        """Return a context in which nodes are added to a subgraph."""
+        """Return a context that adds nodes to a subgraph."""
         return self._body.in_subgraph(graph)
 
     def add(
@@ -130,7 +130,7 @@ class NodeExport:
         Args:
           op: ONNX's name of the op.
           *inputs: the inputs; None for an omitted one.
-          dtype: element type of the result; that of the first input by default.
+          dtype: element type of the result; defaults to that of the first input.
           sequence: whether the result is a sequence of tensors.
           **attributes: the attributes; None values are omitted.
         Raises: UnimplementedError: ONNX's op does not support the element types.
@@ -141,7 +141,7 @@ class NodeExport:
     def add_many(
         self, op: str, *inputs: Value | None, dtypes: Sequence[DType | None], **attributes: Any
     ) -> list[Value]:
-        """Add a node with several results; None as a type stands for that of the first input."""
+        """Add a node with several results; None as a type means the first input's type."""
         outputs = [Value(kind or _type_of(op, inputs[0])) for kind in dtypes]
         return self._add_records(op, inputs, outputs, attributes)
 

@@ -117,7 +117,7 @@ class Operation:
         return None if result is None else constant_value(result)
 
     def known(self, index: int, label: str) -> np.ndarray[Any, Any]:
-        """Return the value of an input on which the form of the graph depends.
+        """Return the value of an input that determines the structure of the graph.
 
         Raises: UnimplementedError: the value is known only at run time.
         """
@@ -128,7 +128,7 @@ class Operation:
         return result
 
     def rank(self, index: int = 0) -> int:
-        """Return the rank of an input, on which the form of the graph depends.
+        """Return the rank of an input; it determines the structure of the graph.
 
         Raises: UnimplementedError: it is unknown at import.
         """
@@ -138,7 +138,7 @@ class Operation:
         return len(dims)
 
     def size(self, axis: int, index: int = 0) -> int:
-        """Return the size of an input along an axis, on which the form of the graph depends.
+        """Return the size of an input along an axis; it determines the structure of the graph.
 
         Raises: UnimplementedError: it is unknown at import.
         """
@@ -297,7 +297,7 @@ class Operation:
     # ---------------------------------------------------------------------------- types
 
     def type(self, index: int) -> TypeProto:
-        """Return the ONNX type of an input, including that of a sequence's elements."""
+        """Return the ONNX type of an input, including the element type of a sequence."""
         return self._scope.type_of(self[index])
 
     def kind(self, value: Output) -> TypeProto | None:

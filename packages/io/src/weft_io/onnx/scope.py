@@ -262,7 +262,7 @@ class Scope:
         self._context.kinds[value] = kind
 
     def _pass_kind(self, result: Output | None, inputs: Sequence[Output | None]) -> None:
-        """Record that a result, such as that of Identity, has the type of its input."""
+        """Record that a result, such as Identity's, has the type of its input."""
         if result is None or result.dtype is not dtypes.variant or result in self._context.kinds:
             return
         for item in inputs:
@@ -287,7 +287,7 @@ class Scope:
         inputs: Sequence[Output | None],
         attributes: Mapping[str, Any],
     ) -> list[Output | None]:
-        """Add a function's nodes, and return as many results as the node names."""
+        """Add a function's nodes, and return one result for each name in the node."""
         if len(inputs) > len(function.input):
             raise errors.InvalidArgumentError(
                 f"{function.name} takes {len(function.input)} inputs, got {len(inputs)}"

@@ -156,7 +156,7 @@ class Stacking:
         return indices == [(base, count - 1 - i) for i in range(len(indices))]
 
     def _end(self, filling: Filling, step: int) -> Number:
-        """Return the counter at which a loop over all rows ends."""
+        """Return the final counter of a loop over all rows."""
         return number(filling.count) if step == 1 else (None, 0)
 
     def _bound(self) -> tuple[Value, Any, int] | None:
@@ -175,7 +175,7 @@ class Stacking:
         return (counter, *end)
 
     def _all_rows(self, export: NodeExport, array: _Array, stack: Value, is_loop: bool) -> Value:
-        """Return all rows of an array, of which the loop computed a part."""
+        """Return all rows of an array, although the loop computed only a part of them."""
         filling = array.state.filling
         assert filling is not None
         before = [export.add("Unsqueeze", item, export.ints([0])) for _, item in filling.writes]

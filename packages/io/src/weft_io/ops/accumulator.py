@@ -193,7 +193,7 @@ def apply_gradient(handle: Output, local_step: Any, gradient: Any, name: str | N
     """Add a gradient.
 
     Args:
-      local_step: int64, shape (): the step in which it was computed.
+      local_step: int64, shape (): the step that computed it.
       gradient: a tensor of the accumulator's type and shape.
     """
     op = f"{_form(handle)}AccumulatorApplyGradient"
@@ -232,7 +232,7 @@ def apply_sparse_gradient(
     """Add a sparse gradient.
 
     Args:
-      local_step: int64, shape (): the step in which it was computed.
+      local_step: int64, shape (): the step that computed it.
       indices: int64, shape (n,).
       values: shape (n, S).
       shape: shape of the whole tensor, int64; None if unknown.

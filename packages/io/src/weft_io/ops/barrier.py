@@ -1,4 +1,4 @@
-"""Barriers: tables of elements whose components are inserted one by one."""
+"""Barriers: tables of elements whose components are inserted separately."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops by which TensorFlow's savers write a bundle in several files, besides SaveV2."""
+"""Ops, in addition to SaveV2, that TensorFlow's savers use to write a bundle in several files."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from weft_tensor.shape import Dims
 
 
 def _box_count(boxes: Output, index: Output) -> int | None:
-    """Return the number of boxes, checked against that of the box indices."""
+    """Return the number of boxes, checked against the number of box indices."""
     count, sides = with_rank(boxes.dims, 2, "boxes")
     if sides not in (4, None):
         raise errors.InvalidArgumentError(f"boxes must be [y1, x1, y2, x2], got {sides} numbers")
@@ -366,7 +366,7 @@ def sample_distorted_bounding_box(
     use_image_if_no_bounding_boxes: bool | None = None,
     name: str | None = None,
 ) -> SampleDistortedBoundingBoxV2:
-    """Sample a random part of an image that contains enough of an object, or the whole image.
+    """Sample a random part of an image that contains enough of an object, or the complete image.
 
     Args:
       image_size: integers, shape (3,): height, width and channels.

@@ -564,7 +564,7 @@ def decode_wav(
 
     Args:
       contents: string, shape (): the bytes of the file.
-      desired_channels: number of channels, of which the last is repeated if necessary; -1 for the
+      desired_channels: number of channels; the last is repeated if necessary; -1 for the
         file's number.
       desired_samples: number of samples, padded with silence if necessary; -1 for the file's
         number.

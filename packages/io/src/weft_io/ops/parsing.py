@@ -30,7 +30,7 @@ from weft_tensor.shape import Dims, compatible_dims, format_dims
 
 
 def _dense_dims(shape: Dims) -> tuple[int | None, ...]:
-    """Return the shape of a dense feature, of which only the first size may be unknown.
+    """Return the shape of a dense feature; only the first size may be unknown.
 
     Raises: InvalidArgumentError: another size is unknown.
     """

@@ -131,7 +131,7 @@ def scalar(
         invalid in names are replaced by "_".
       tensor: real number, shape ().
       collections: collections to add the summary to; `GraphKeys.SUMMARIES` by default.
-      family: prefix of the tag, by which TensorBoard groups summaries.
+      family: prefix of the tag; TensorBoard groups summaries by it.
     Returns: string, shape (): a serialized `Summary`.
     Raises: InvalidArgumentError: when it runs: `tensor` has another shape.
 
@@ -269,7 +269,7 @@ def tensor_summary(
     family: str | None = None,
     display_name: str | None = None,
 ) -> Output:
-    """Create a summary of a whole tensor.
+    """Create a summary of a complete tensor.
 
     Args:
       name, collections, family: as for `scalar`.

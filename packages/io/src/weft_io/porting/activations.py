@@ -130,15 +130,15 @@ def compare_activations(
 
     Args:
       session: a session with the ported graph and its weights.
-      recorded: values by name, or an npz file of them: of the inputs and of as many nodes as
-        possible. Sources: `record_activations`, or intermediate outputs of ONNX Runtime, TensorFlow
-        or PyTorch.
+      recorded: values by name, or an npz file of them: of the inputs, and of the largest possible
+        number of nodes. Sources: `record_activations`, or intermediate outputs of ONNX Runtime,
+        TensorFlow or PyTorch.
       names: recorded names by the names of our tensors. Without an entry, a tensor `scope/op:0` is
         compared with a recorded `scope/op:0` or `scope/op`.
       tolerance: accepted relative difference, or differences by the names of our tensors; by
         default what rounding explains for the node's type and number of added terms.
       layout: "NCHW" if the other system has the channels before the spatial axes, and our graph
-        behind them: recorded values are transposed where that gives our shape.
+        behind them: recorded values are transposed if they then have our shape.
       ranges: the smallest and largest numbers that quantized recorded values can have, by the names
         of our tensors; our values are clipped to them.
     Raises:
@@ -281,7 +281,7 @@ def _to_our_layout(theirs: Array, dims: Dims, layout: str) -> tuple[int, ...]:
     """Return the order of axes in which a recorded value has our layout.
 
     Args:
-      dims: the shape of our value, as far as it is known.
+      dims: the shape of our value, with unknown dimensions.
     """
     identity = tuple(range(theirs.ndim))
     channels_last = (*identity[:1], *identity[2:], *identity[1:2])

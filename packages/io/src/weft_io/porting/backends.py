@@ -54,12 +54,12 @@ class Recording(NamedTuple):
     """The values that a backend computed.
 
     Attributes:
-      values: by the names of tensors; those that a backend fuses are left out.
+      values: by the names of tensors; except those that a backend fuses.
       tolerances: accepted relative differences by the names of tensors, where the element type does
         not determine them, such as for quantized values.
       ranges: the smallest and largest numbers that quantized values can have.
       alternatives: values before quantization, which the backend also uses.
-      output_limit: the accepted difference of the model's outputs from those of kernels alone,
+      output_limit: the accepted difference of the model's outputs from the outputs of kernels,
         relative to the largest value; None for no limit.
       detail: a short description of the backend, such as the processor that it emulates.
     """
@@ -95,9 +95,9 @@ class BackendResult(NamedTuple):
       status: "agrees", "departs" or "skipped".
       matches: each recorded value, compared with the one that kernels compute from the backend's
         own inputs of the node; in the order of the graph.
-      output_difference: the largest relative difference of an output of the model from that of
-        kernels alone.
-      detail: what the backend said about itself, or why it was skipped.
+      output_difference: the largest relative difference of a model output from the output of
+        kernels.
+      detail: the backend's own description, or the reason for skipping it.
     """
 
     name: str
@@ -393,11 +393,11 @@ def _dependents(tensors: Sequence[Output], sources: set[Output]) -> set[Output]:
 _FLOWS: Final = frozenset(
     f"TensorArray{name}V3" for name in ("", "Write", "Scatter", "Split", "Grad")
 )
-"""Ops whose results order accesses to a TensorArray and have no value of their own."""
+"""Ops whose results only order accesses to a TensorArray and have no value."""
 
 
 def _is_value(tensor: Output) -> bool:
-    """Return True if the value of a tensor outside of loops and branches is all that it stands for.
+    """Return True if a tensor outside of loops and branches is fully described by its value.
 
     Excluded are the flows of TensorArrays, and results of loops, which may be such flows.
     """
@@ -431,7 +431,7 @@ def _environment(value: str | None) -> Iterator[None]:
 
 @contextmanager
 def kernels_only() -> Iterator[None]:
-    """Return a context in which no session of this process compiles anything."""
+    """Return a context that disables compilation in all sessions of this process."""
     with _environment("off"):
         yield
 

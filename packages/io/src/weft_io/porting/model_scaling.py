@@ -118,12 +118,12 @@ def measure_growth(
     steps: int = 20,
     tolerance: float = 1.6,
 ) -> Growth:
-    """Run a model at several sizes, and compare its growth with that of its work.
+    """Run a model at several sizes, and compare its growth with the growth of its work.
 
-    The time of a step, and of each name scope, should grow at a rate between those of its
-    floating-point operations and of the bytes that its nodes read and write; memory, between those
-    of the parameters and of the bytes. The loss after the same number of steps should be finite,
-    and should not grow.
+    The time of a step, and of each name scope, should grow at a rate between the growth of its
+    floating-point operations and of the bytes that its nodes read and write; memory, at a rate
+    between the growth of the parameters and of the bytes. The loss after the same number of steps
+    should be finite, and should not grow.
 
     Args:
       build: builds the model of a size in the default graph, with static shapes. If a fetch is
@@ -131,7 +131,7 @@ def measure_growth(
       batch: returns the feeds of a step at a size.
       sizes: from small to large, at least two.
       steps: number of training steps of each size.
-      tolerance: factor by which a ratio may leave the expected range.
+      tolerance: factor by which a ratio may be outside the expected range.
     Raises: InvalidArgumentError: fewer than two sizes, or no steps, or `tolerance` is below 1.
 
     Examples:

@@ -222,7 +222,7 @@ class NumericsGuard:
         return NonFiniteError(found, step, rows[: len(inputs)], rows[len(inputs) :])
 
     def _keep_inputs(self) -> list[Node]:
-        """Return nodes that store what the gradients read from queues and datasets."""
+        """Return nodes that store the values that the gradients read from queues and datasets."""
         nodes = []
         for source in _external_inputs([output for stage in self._stages for output in stage]):
             variable = Variable(
@@ -250,7 +250,7 @@ def _replace(grad: Any, value: Output | None) -> Any:
 
 
 def _external_inputs(outputs: Sequence[Output]) -> list[Output]:
-    """Return the outputs of nodes that a repetition would compute anew: of queues and datasets."""
+    """Return the outputs of nodes that a repetition would compute again: of queues and datasets."""
     seen: set[Node] = set()
     result: dict[Output, None] = {}
     pending = [(output.node, output) for output in outputs]

@@ -63,7 +63,7 @@ def read_parameters(source: Any, session: Any = None) -> Parameters:
       source: one of
         - a graph: its global variables;
         - a mapping from names to arrays, such as a PyTorch `state_dict` converted to NumPy;
-        - the path of a checkpoint, of weft or TensorFlow; a directory stands for its latest one;
+        - the path of a checkpoint, of weft or TensorFlow; a directory means its latest checkpoint;
         - a file `*.onnx`, `*.safetensors` or `*.npz`;
         - a GraphDef in binary or text form, `*.pb` or `*.pbtxt`: its variables, and constants of
           floating-point type that have at least rank 1.

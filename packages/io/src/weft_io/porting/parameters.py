@@ -1,4 +1,4 @@
-"""Parameter counts against another implementation: what is missing, extra or transposed."""
+"""Comparison of parameters with another implementation: missing, extra or transposed ones."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Status(Enum):
     MISSING = "missing"
     """The other implementation has it, this one does not."""
     EXTRA = "extra"
-    """This implementation has it, the other one does not."""
+    """Only this implementation has it."""
 
 
 _MATCHING_STATUSES: Final = (Status.EQUAL, Status.TRANSPOSED)
@@ -154,7 +154,7 @@ def compare_parameters(
       names: names of theirs by ours, where they are known.
       session: with a graph, the session that has the values of its variables. Without values on
         both sides, only shapes are compared.
-      rtol: relative difference, of the largest absolute value, up to which values are equal.
+      rtol: maximum difference of equal values, relative to the largest absolute value.
     Raises:
       NotFoundError: a file does not exist, or `names` has a name that a side lacks.
       InvalidArgumentError, DataLossError: a file cannot be read.
@@ -268,7 +268,7 @@ def _normalize_name(name: str) -> tuple[str, ...]:
 
 
 def _axes(ours: Parameter, theirs: Parameter) -> list[tuple[int, ...]]:
-    """Return the permutations of axes that give theirs the shape of ours, identity first."""
+    """Return the permutations of axes that transform their shape to ours, identity first."""
     rank = len(ours.shape)
     if sorted(ours.shape) != sorted(theirs.shape):
         return []

@@ -23,7 +23,7 @@ Batch: TypeAlias = Mapping[str, Any]
 """Values of the inputs of one step, by name."""
 
 Run: TypeAlias = Callable[[Batch], Mapping[str, Any]]
-"""Runs one step and returns the layers' values by name, in the order in which they are computed."""
+"""Function that runs one step and returns the layers' values by name, in computation order."""
 
 
 class SessionRun:
@@ -33,8 +33,8 @@ class SessionRun:
       session: the session; its variables are initialized.
       fetches: the compared values by name: tensors, in the order in which they are computed.
       inputs: placeholders by the names of the batches' values.
-      then: operations that run after the fetches of a step, such as a train op. They run in a step
-        of their own, so that all fetches are values of the same variables.
+      then: operations that run after the fetches of a step, such as a train op. They run in a
+        separate step, so that all fetches use the same values of the variables.
 
     Examples:
       >>> x = wf.placeholder(wf.float32, [None])
@@ -72,7 +72,7 @@ class SessionRun:
 
 
 class StepDifference(NamedTuple):
-    """The first value in which two runs differ.
+    """The first value that differs between two runs.
 
     Attributes:
       step: number of the batch, from 0.
@@ -129,7 +129,7 @@ def compare_runs(
     exact: bool = False,
     tolerance: float | None = None,
 ) -> RunComparison:
-    """Feed two implementations the same batches, and find the first value in which they differ.
+    """Feed two implementations the same batches, and find the first value that differs.
 
     With a learning rate of 0, all values must agree in all steps. If they agree then, but not with
     another rate, the gradients or the optimizers differ.
@@ -211,8 +211,8 @@ def compare_targets(
 ) -> RunComparison:
     """Run the same program on one task and on a cluster, step by step.
 
-    Both sessions are deterministic, start from the same values of the variables, those that the
-    program has on the first target, and get the same batches.
+    Both sessions are deterministic and get the same batches. Their variables start with the values
+    that the program has on the first target.
 
     Args:
       build: builds the program in the default graph, with the devices for a target. All variables

@@ -19,7 +19,7 @@ from weft_tensor.shape import TensorShape
 class ConditionalAccumulatorBase:
     """Base class of accumulators.
 
-    Each gradient has the number of the step in which it was computed. The accumulator also has a
+    Each gradient has the number of the step that computed it. The accumulator also has a
     step number, which increases by one with each result. Gradients with lower numbers are dropped.
 
     Args:
@@ -124,7 +124,7 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
 
         Args:
           grad: a tensor of the accumulator's type and shape.
-          local_step: an integer, shape (): the step in which it was computed.
+          local_step: an integer, shape (): the step that computed it.
         Raises:
           InvalidArgumentError: the shape is incompatible.
         """
@@ -218,7 +218,7 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
           grad_indices: integers, shape (n,), in any order; rows with equal indices are added.
           grad_values: shape (n, S).
           grad_shape: shape of the whole gradient, if it is known.
-          local_step: an integer, shape (): the step in which it was computed.
+          local_step: an integer, shape (): the step that computed it.
         Raises (when it runs): InvalidArgumentError: shapes are incompatible, or an index is out of
           range.
         """

@@ -26,7 +26,7 @@ class BarrierTaken(NamedTuple):
 
 
 class Barrier:
-    """Elements by key: components are inserted one by one, and complete elements can be taken.
+    """Elements by key: components are inserted separately, and complete elements can be taken.
 
     Args:
       types: element type of each component, or of the only component.

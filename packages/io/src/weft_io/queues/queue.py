@@ -130,7 +130,7 @@ class QueueBase(HasComponents):
         """Enqueue the rows of a batch; wait while the queue is full, possibly between rows.
 
         Args:
-          vals: as for `enqueue`, with a first axis of one size for all components.
+          vals: as for `enqueue`, with a first axis that has the same size in all components.
         Raises: InvalidArgumentError: `vals` does not match the components.
         Raises (when it runs): CancelledError: the queue is closed.
         """

@@ -3,8 +3,8 @@
 Examples are almost always in the form of protobuf's own serializers: packed lists, each field once,
 minimal lengths. The scanner supports only this form. It looks up the bytes before a feature's
 content, its *header*, as a whole: a known header identifies the feature and the length of its
-content, since it includes all lengths. Anything else is parsed by protobuf, reserialized, and
-scanned again, so protobuf decides which bytes are valid and what they mean.
+content, since it includes all lengths. Other features are parsed by protobuf, reserialized, and
+scanned again, so protobuf decides which bytes are valid and how they are interpreted.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def _join(first: dict[str, Array], second: dict[str, Array]) -> dict[str, Array]
 
 
 class ParquetFile:
-    """An open Parquet file, of which only the footer has been read.
+    """An open Parquet file; only its footer has been read.
 
     Args:
       path: local, or a URL that fsspec supports.
@@ -284,7 +284,7 @@ def _is_text(kind: Any) -> bool:
 
 
 def _stored_type(kind: Any) -> Any:
-    """Return the numeric type in which values of a type are returned, or None."""
+    """Return the numeric type of returned values of a Parquet type, or None."""
     import pyarrow as pa
 
     t = pa.types

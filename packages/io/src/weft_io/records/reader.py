@@ -147,7 +147,7 @@ class FileReader:
 
     @property
     def position(self) -> reader_state.ReaderPosition:
-        """The position from which to continue later."""
+        """The position where reading continues later."""
         return reader_state.ReaderPosition(self._base, self._taken + self._to_skip, self._number)
 
     def take(self, limit: int) -> Records:
@@ -197,7 +197,7 @@ class FileReader:
         return bool(self._chunk)
 
     def _size_of(self, values: list[bytes]) -> int:
-        """Return by how much a list of records advances the offset."""
+        """Return the distance that a list of records advances the offset."""
         if self._kind == "TFRecordReader":
             return sum(map(len, values)) + OVERHEAD * len(values)
         return len(values)
@@ -331,7 +331,7 @@ class Reader:
 
         Raises:
           DataLossError: the bytes are damaged; the reader is unchanged.
-          InvalidArgumentError: they are not a state, or that of another reader.
+          InvalidArgumentError: they are not a state, or the state of another reader.
         """
         states = [self._validate(reader_state.decode(item)) for item in data]
         self.reset()

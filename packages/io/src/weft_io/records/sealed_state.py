@@ -10,7 +10,7 @@ from weft_tensor import errors
 
 
 class Seal:
-    """The envelope of one kind of state.
+    """The envelope of a kind of state.
 
     Args:
       label: its name in messages, such as "a reader's state".

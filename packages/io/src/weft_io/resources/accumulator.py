@@ -114,7 +114,7 @@ class _Accumulator(Resource):
 
 
 class DenseAccumulator(_Accumulator):
-    """An accumulator of whole tensors."""
+    """An accumulator of dense tensors."""
 
     kind = "accumulator"
 

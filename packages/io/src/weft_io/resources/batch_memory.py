@@ -24,7 +24,7 @@ _MIN_BYTES: Final = 1 << 16
 _MAX_FAILURES: Final = 2
 """Number of consecutive batches with unused rows after which rows are no longer lent."""
 _MAX_ROWS_AHEAD: Final = 64
-"""Maximum number of elements by which calls can be ahead of their batches."""
+"""Maximum number of elements that calls may be ahead of their batches."""
 
 
 class _RowOwner:

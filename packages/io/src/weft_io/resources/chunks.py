@@ -1,4 +1,4 @@
-"""Storage of elements in order of arrival, with batches kept whole.
+"""Storage of elements in order of arrival; batches are not split.
 
 An enqueued batch is stored as one piece, and elements dequeued from it are views. Values are copied
 only if one `take_many` needs several pieces.

@@ -14,7 +14,7 @@ from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims
 
 _PACKED_BYTES = 4096
-"""Size in bytes up to which elements are stored in one array; larger ones have their own arrays."""
+"""Maximum size in bytes of elements that share one array; larger ones have separate arrays."""
 
 Slots = Array | slice
 
@@ -45,7 +45,7 @@ class Column(Protocol):
 
 
 class PackedColumn:
-    """Elements of one shape in the rows of one array."""
+    """Elements of the same shape in the rows of an array."""
 
     def __init__(self, dtype: DType, shape: tuple[int, ...]) -> None:
         self._rows = np.empty((0, *shape), dtype.numpy)

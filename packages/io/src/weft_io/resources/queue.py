@@ -3,7 +3,7 @@
 Enqueues and dequeues wait in two queues of waiters with one lock. A `dequeue_many` at the head
 removes nothing before all its elements are available, so a canceled one has nothing to return. It
 *reserves* the available elements, which then no longer count against the capacity. A queue can
-therefore serve a batch larger than its capacity.
+therefore accept a batch larger than its capacity.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class Queue(Resource):
         cancellation: Cancellation | None = None,
         deadline: float | None = None,
     ) -> None:
-        """Enqueue the rows of a batch, as many at a time as fit.
+        """Enqueue the rows of a batch, in groups that fit.
 
         If it is canceled, the rows enqueued so far remain.
 

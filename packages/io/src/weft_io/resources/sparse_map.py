@@ -24,7 +24,7 @@ class SparseValue(NamedTuple):
 
 
 class SparseMap(Resource):
-    """A map of sparse tensors, each of which is removed once."""
+    """A map of sparse tensors; each is removed once."""
 
     kind = "map of sparse tensors"
 

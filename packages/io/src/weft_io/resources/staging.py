@@ -51,7 +51,7 @@ class _Area(Resource):
         self._arrived_keys: set[int] = set()
 
     def pending(self) -> tuple[int, int]:
-        """Return the number of waiting puts, and that of waiting reads and gets."""
+        """Return the number of waiting puts, and of waiting reads and gets."""
         with self._lock:
             particular = sum([len(line.waiters) for line in self._lines.values()])
             return len(self._puts), len(self._gets) + particular

@@ -18,7 +18,7 @@ from weft_tensor.shape import Dims, format_dims, is_fully_defined
 
 
 class Table(Resource):
-    """A table from keys to values, each of one type and shape.
+    """A table from keys to values, all keys and all values with the same type and shape.
 
     Args:
       name: name in the container.
@@ -115,7 +115,7 @@ class Table(Resource):
         """Return the value of each key.
 
         Args:
-          keys: any shape whose trailing axes are those of a key.
+          keys: any shape that ends with the shape of a key.
           default: the value of missing
           keys: one value, or one for each key.
         Raises: InvalidArgumentError: a shape is incompatible.

@@ -11,7 +11,7 @@ import numpy as np
 
 
 class TensorSequence:
-    """A sequence of tensors of one element type, as a graph value.
+    """A sequence of tensors of the same element type, as a graph value.
 
     Args:
       values: arrays, or values that can be converted to them; text as bytes.

@@ -25,8 +25,8 @@ def build_tensor_info(tensor: Any) -> proto.TensorInfo:
     """Return a message with the name, type and static shape of a tensor.
 
     Args:
-      tensor: a tensor, a variable, or a SparseTensor, for which the message has the names of its
-        three parts.
+      tensor: a tensor, a variable, or a SparseTensor (the message then has the names of its three
+        parts).
     Returns: a `TensorInfo` message.
     Raises: InvalidTypeError: it is neither.
 

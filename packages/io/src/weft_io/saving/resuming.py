@@ -82,7 +82,7 @@ def _rng_nodes(graph: Graph) -> Iterator[Node]:
 
 
 def _before_initializers(graph: Graph) -> set[Node]:
-    """Return the nodes on which the initializers of variables depend."""
+    """Return the nodes that the initializers of variables depend on."""
     nodes: set[Node] = set()
     left: list[Node] = [
         variable.initializer

@@ -257,7 +257,7 @@ class Saver:
         return [prefix for prefix, _ in self._retention.last]
 
     def set_last_checkpoints(self, last_checkpoints: Sequence[str]) -> None:
-        """Replace the list of kept checkpoints, oldest first; their write time is now."""
+        """Replace the list of kept checkpoints, oldest first; their write time becomes now."""
         paths = to_list(last_checkpoints, "last_checkpoints")
         self.set_last_checkpoints_with_time([(path, time.time()) for path in paths])
 
@@ -278,7 +278,7 @@ class Saver:
             self._retention.last = pairs
 
     def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
-        """Replace the list by those of these checkpoints that exist."""
+        """Replace the list by these checkpoints, except those that do not exist."""
         paths = to_list(checkpoint_paths, "checkpoint_paths")
         existing = [path for path in paths if state.checkpoint_exists(path)]
         times = state.get_checkpoint_mtimes(existing)

@@ -85,7 +85,7 @@ def _variable(target: Any) -> Any:
 
 
 def _store() -> dict[str, Any]:
-    """Return the variables of get_variable by name, with parts joined to wholes."""
+    """Return the variables of get_variable by name, with parts joined to partitioned variables."""
     store = variable_scope_store()
     return group_parts(store.variables.values()) | store.partitioned
 

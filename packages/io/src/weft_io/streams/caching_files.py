@@ -48,7 +48,7 @@ class FileCacheSource(Source):
 
     Args:
       path: the beginning of the file's name.
-      parts: the form of the elements, which that of an existing file must be compatible with.
+      parts: the form of the elements; an existing file must have a compatible form.
     """
 
     def __init__(self, inner: Source, path: str, parts: Sequence[Part]) -> None:

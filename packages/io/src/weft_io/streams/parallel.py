@@ -202,5 +202,5 @@ class _ParallelInterleaveStream(InterleaveStream):
         )
 
     def begin(self, element: Element) -> Stream:
-        """Return a prefetching stream whose saved state is that of a plain stream."""
+        """Return a prefetching stream with the saved state of a plain stream."""
         return self._ahead(inner_stream(self._call, element, self._root))

@@ -53,7 +53,7 @@ class ScanStream(ForwardingStream):
         return result[len(self._state) :]
 
     def save(self) -> Any:
-        """Return the current state, and that of the input."""
+        """Return the current state, and the state of the input."""
         return [list(self._state), save_stream(self._input)]
 
     def restore(self, state: Any) -> None:

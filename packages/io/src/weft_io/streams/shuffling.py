@@ -49,7 +49,7 @@ class ShuffleSource(Source):
     """Elements in random order.
 
     Args:
-      size: size of the buffer from which the next element is chosen.
+      size: size of the buffer that the next element is chosen from.
       seeds: two numbers; both 0 for a different order in each pass.
       reshuffles: whether each pass has a different order.
     Raises: InvalidArgumentError: the size is below 1.
@@ -76,7 +76,7 @@ class ShuffleSource(Source):
         return self._inner.cardinality()
 
     def reseed(self, seeds: tuple[int, int]) -> None:
-        """Set the seeds to those in a saved state."""
+        """Set the seeds from a saved state."""
         self._seeds = seeds
 
     @property

@@ -22,7 +22,7 @@ from weft_tensor import errors
 
 
 class TensorSource(Source):
-    """A dataset of one element.
+    """A dataset with a single element.
 
     Args:
       values: the components of the element.

@@ -190,7 +190,7 @@ class _Reader:
         return self._data[index : index + count]
 
     def _size(self) -> int:
-        """Read a number of items, each of which needs at least one byte."""
+        """Read the number of items; each needs at least one byte."""
         size: int = _SIZE.unpack(self._take(8))[0]
         if size > self._end - self._index:
             raise _SEAL.damaged_error(

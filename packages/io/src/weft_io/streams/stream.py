@@ -1,4 +1,4 @@
-"""Sources, which describe datasets, and streams, each of which is one pass over a source."""
+"""Sources, which describe datasets, and streams, which are passes over a source."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class DerivedSource(Source):
     Args:
       inner: the other dataset.
       stream: class of the streams, called as `stream(pass over inner, *arguments)`. The dataset has
-        as many elements as the other, unless that class has a method `cardinality`.
+        as many elements as its input, unless the class has a method `cardinality`.
     """
 
     def __init__(self, inner: Source, stream: Callable[..., Stream], *arguments: Any) -> None:
@@ -169,7 +169,7 @@ class ForwardingStream(Stream):
         self._input = inner
 
     def location(self) -> str:
-        """Return the location of the input's last element, from which the last one was computed."""
+        """Return the location of the input element that the last element was computed from."""
         return self._input.location()
 
     def save(self) -> Any:

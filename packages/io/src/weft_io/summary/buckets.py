@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 
 _LARGEST: Final = float(np.finfo(np.float64).max)
 _MAX_SEARCHED_VALUES: Final = 2048
-"""Number of values up to which values are searched in the limits, instead of vice versa."""
+"""Maximum number of values to search in the limits, instead of searching limits in the values."""
 
 
 @cache

@@ -30,8 +30,8 @@ class SessionEventWriter:
 
     Args:
       session: the session.
-      logdir, max_queue, flush_secs, filename_suffix: as for `EventFileWriter`; those of the first
-        user apply.
+      logdir, max_queue, flush_secs, filename_suffix: as for `EventFileWriter`; the options of the
+        first user apply.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ class FileWriter:
     """Writes summaries, graphs and other events to a new event file, in a background thread.
 
     It is thread-safe, and a `with` block closes it. If an event cannot be written, the next add,
-    flush or close raises the error, and so do all later ones until the writer is closed and
+    flush or close raises the error. All later calls raise it too, until the writer is closed and
     reopened.
 
     Args:

@@ -40,8 +40,8 @@ class Checkpoint(Composite):
 
     Variables are saved under the names of attributes, such as "encoder/kernel", instead of their
     own names, so that checkpoints remain valid if a program is reorganized. Items of lists and
-    dicts are named by index and key. The files are those of a `Saver`; TensorFlow's object-based
-    checkpoints can be read, too.
+    dicts are named by index and key. It writes the same files as a `Saver`; TensorFlow's
+    object-based checkpoints can be read, too.
 
     Args:
       **kwargs: initial attributes; more can be set later.
@@ -164,13 +164,13 @@ class Checkpoint(Composite):
     # ------------------------------------------------------------------------- restoring
 
     def restore(self, save_path: str | None) -> LoadStatus:
-        """Match the objects with those of a checkpoint; the returned status restores them.
+        """Match the program's objects with a checkpoint's; the returned status restores them.
 
         A variable that becomes an attribute later starts with its value in the checkpoint.
 
         Args:
-          save_path: a result of `save` or `latest_checkpoint`, or of a `Saver`, for which variables
-            are matched by their own names; None if there is no checkpoint yet.
+          save_path: a result of `save` or `latest_checkpoint`, or of a `Saver` (variables are then
+            matched by their own names); None if there is no checkpoint yet.
         Returns: a status. `run_restore_ops(session)` restores; `initialize_or_restore(session)`
           also initializes variables that the checkpoint lacks, or all if there is no checkpoint.
           `assert_consumed()` checks that program and checkpoint have the same objects,

@@ -61,7 +61,7 @@ class CheckpointLoadStatus:
     """The status for an object-based checkpoint.
 
     Args:
-      match: function that matches the current objects with those of the checkpoint.
+      match: function that matches the current objects with the checkpoint's.
     """
 
     def __init__(self, prefix: str, match: Callable[[], Matches]) -> None:
@@ -115,7 +115,7 @@ class CheckpointLoadStatus:
         saver.restore(session_of(_graph(result.values), session, "run_restore_ops()"), self._prefix)
 
     def initialize_or_restore(self, session: Any = None) -> None:
-        """Restore the variables from the checkpoint, and initialize those that it lacks.
+        """Restore the variables from the checkpoint, and initialize the missing ones.
 
         Args:
           session: the default session by default.

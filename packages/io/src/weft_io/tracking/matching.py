@@ -1,4 +1,4 @@
-"""Matching of the objects of a program with those of a checkpoint."""
+"""Matching of a program's objects with a checkpoint's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft_tensor import errors
 
 
 class Matches:
-    """Objects of a program matched to those of a checkpoint, by local names from the root.
+    """Objects of a program matched to objects of a checkpoint, by local names from the root.
 
     Attributes:
       values: objects to restore, by names in the checkpoint.

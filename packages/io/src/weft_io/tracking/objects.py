@@ -184,7 +184,7 @@ class TrackedObject(NamedTuple):
     Attributes:
       value: the object.
       path: local names from the root, joined by "/"; "" for the root.
-      children: local name and number of each object to which it refers.
+      children: local name and number of each object that it refers to.
     """
 
     value: Any

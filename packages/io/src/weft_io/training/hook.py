@@ -16,7 +16,7 @@ class SessionRunArgs(NamedTuple):
     Args:
       fetches: any structure that `Session.run` takes; None for nothing.
       feed_dict: tensors, or their names, to values.
-      options: a RunOptions, merged with those of the program and of the other hooks.
+      options: a RunOptions, merged with the options of the program and of the other hooks.
 
     Examples:
       >>> class PrintLoss(wf.train.SessionRunHook):

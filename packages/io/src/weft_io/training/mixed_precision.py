@@ -20,8 +20,8 @@ def enable_mixed_precision_graph_rewrite(
 
     The sessions compute matrix products, convolutions, and cheap ops between them in float16 if the
     machine has a GPU, else in bfloat16. Variables, losses and sums stay float32. The rewrite
-    concerns whole steps of all sessions that are created later; sessions with a `ConfigProto` may
-    turn it off with `graph_options.rewrite_options`.
+    applies to all steps of sessions that are created later; sessions with a `ConfigProto` may turn
+    it off with `graph_options.rewrite_options`.
 
     Args:
       opt: the optimizer to wrap.

@@ -24,7 +24,7 @@ _log = logging.getLogger("weft")
 
 
 class Readiness(NamedTuple):
-    """Readiness of a model, with a message about what is missing."""
+    """Readiness of a model, with a message that lists missing variables."""
 
     ready: bool
     missing: str

@@ -373,7 +373,7 @@ class Supervisor:
         """Stop the threads.
 
         Args:
-          threads: threads to wait for, in addition to those of the coordinator.
+          threads: threads to wait for, in addition to the coordinator's threads.
           close_summary_writer: close the writer.
           ignore_live_threads: log threads that take too long, instead of raising.
         Raises: the first reported error; FailedPreconditionError: threads still run.
@@ -396,7 +396,7 @@ class Supervisor:
         return self._coord.should_stop()
 
     def stop_on_exception(self) -> AbstractContextManager[None]:
-        """Return a context in which errors stop the threads instead of being raised."""
+        """Return a context that stops the threads after an error instead of raising it."""
         return self._coord.stop_on_exception()
 
     def wait_for_stop(self) -> None:

@@ -19,7 +19,7 @@ _log = logging.getLogger("weft")
 
 
 class SupervisedNodes(NamedTuple):
-    """The nodes of a Supervisor, each of which may be None."""
+    """The nodes of a Supervisor; each may be None."""
 
     ready_op: Any
     ready_for_local_init_op: Any

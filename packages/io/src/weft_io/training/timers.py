@@ -29,7 +29,7 @@ class Timer(Protocol):
         """Record the action at this step; return seconds and steps since the previous one."""
 
     def last_triggered_step(self) -> int | None:
-        """Return the step at which it was last done, if it ever was."""
+        """Return the step of the last action, or None."""
 
 
 class SecondOrStepTimer:
@@ -68,7 +68,7 @@ class SecondOrStepTimer:
         self._last: tuple[float, int] | None = None
 
     def should_trigger_for_step(self, step: int) -> bool:
-        """Return True if the action is due at this step and has not been done at it."""
+        """Return True if the action is due at this step and was not yet done at it."""
         if self._last is None:
             return True
         last_time, last_step = self._last
@@ -174,7 +174,7 @@ def global_step_for(hook: Any, graph: Graph | None = None) -> Any:
 
 
 def step_before(step: Any) -> Any:
-    """Return the fetch by which a hook reads the global step before a step.
+    """Return the fetch for a hook to read the global step before a step.
 
     A fetched reference variable would be read at the end of the step.
     """

@@ -39,7 +39,7 @@ from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
 _MAX_PIECES: Final = 1 << 16
-"""Maximum number of pieces of a Split, each of which is a node's output."""
+"""Maximum number of pieces of a Split; each piece is a node's output."""
 
 
 def shape64(x: Output) -> Output:
@@ -171,7 +171,7 @@ def _unsqueeze(operation: Operation) -> Output:
 
 
 def _is_one_sided(axes: np.ndarray[Any, Any]) -> bool:
-    """Return True if axes can be inserted one after the other, whatever the rank."""
+    """Return True if axes can be inserted one after the other for any rank."""
     distinct = len(set(axes.reshape(-1).tolist())) == axes.size
     return distinct and bool(np.all(axes >= 0) or np.all(axes < 0))
 
@@ -242,7 +242,7 @@ def _pieces(operation: Operation, x: Output, order: Sequence[int]) -> list[Outpu
 
 
 def _even_sizes(total: int, count: int) -> list[int]:
-    """Return the sizes of the pieces of an axis, of which the last may be smaller."""
+    """Return the sizes of the pieces of an axis; the last may be smaller."""
     largest = -(-total // count)
     return [max(min(largest, total - largest * index), 0) for index in range(count)]
 

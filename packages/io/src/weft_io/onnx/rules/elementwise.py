@@ -385,7 +385,7 @@ def _write_clip(export: NodeExport) -> Value:
 
 @exporter("DivNoNan", "MulNoNan", "Xdivy", "Xlogy")
 def _write_where_not_zero(export: NodeExport) -> Value:
-    """Export ops that are zero where one operand is zero, whatever the other operand."""
+    """Export ops that are zero where one operand is zero, for any value of the other."""
     x, y = export[0], export[1]
     op = export.node.type
     tested = y if op.endswith("NoNan") else x

@@ -97,7 +97,7 @@ def _squeeze(value: np.ndarray[Any, Any]) -> tuple[int, ...]:
 def _exact_type(
     operation: Operation, index: int, integers: np.ndarray[Any, Any] | None, depth: Sequence[int]
 ) -> DType:
-    """Return the floating type in which sums of products with 8-bit weights are exact.
+    """Return the floating type that represents sums of products with 8-bit weights exactly.
 
     The bound on the sums follows from the weights if they are known, and otherwise from the number
     of terms. float32 is usually sufficient, float64 always.
@@ -208,7 +208,7 @@ def integer_product(name: str, values: Sequence[Output], wide: DType) -> Output:
     Args:
       name: name of the function.
       values: two matrices, and their int32 zero points.
-      wide: floating type in which sums are exact.
+      wide: floating type that represents sums exactly.
     """
 
     def body(a: Output, b: Output, a_zero: Output, b_zero: Output) -> Output:

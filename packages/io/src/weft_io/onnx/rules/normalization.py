@@ -21,7 +21,7 @@ from weft_io.onnx.transpositions import channels_first, inverse
 from weft_tensor import dtypes, errors
 
 _MAX_SUMMED: Final = 1000
-"""Maximum number of channels that LRN sums, each of which adds a few nodes."""
+"""Maximum number of channels that LRN sums, because each adds a few nodes."""
 
 
 @importer("BatchNormalization")

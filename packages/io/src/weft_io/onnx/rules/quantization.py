@@ -72,7 +72,7 @@ def _quantize(operation: Operation) -> Output:
 
 
 def saturate_integers(x: Output, target: DType) -> Output:
-    """Convert whole numbers in floats to integers, saturating."""
+    """Convert integral floats to integers, saturating."""
     low, high = float(target.min), float(target.max)
     return cast(clip_by_value(x, low, high), target)
 

@@ -163,7 +163,7 @@ def _sizes(x: Output) -> list[Any]:
 
 
 def _reshape(x: Output, sizes: Sequence[Any]) -> Output:
-    """Reshape to sizes, some of which may be tensors, or -1."""
+    """Reshape to sizes, which may include tensors and -1."""
     known = [0 if isinstance(size, Output) else size for size in sizes]
     if known.count(0) + known.count(-1) > 1:
         return reshape(x, stack(list(sizes)))
@@ -310,7 +310,7 @@ class _Layer:
     # ------------------------------------------------------------------ as one kernel
 
     def _kind(self) -> str | None:
-        """Return the kind of cell for which there is a kernel, or None."""
+        """Return the cell kind if it has a kernel, or None."""
         names = [[name.lower() for name in item.names] for item in self.activations]
         attribute = self.operation.attribute
         plain = set(names[0]) <= _OF_KERNELS and names[0] == names[-1]

@@ -162,7 +162,7 @@ def _tf_idf(operation: Operation) -> Output:
 
 
 def _skips(operation: Operation, rows: Output) -> int:
-    """Return the maximum number of skipped elements, each of which adds several nodes."""
+    """Return the maximum number of skipped elements; each adds several nodes."""
     skips: int = operation.required("max_skip_count")
     width = rows.dims[1] if rows.dims is not None else None
     if width is not None:

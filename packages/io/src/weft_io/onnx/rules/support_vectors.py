@@ -169,7 +169,7 @@ def _couple(won: Output, count: int) -> Output:
     """Couple pairwise probabilities to class probabilities, as libsvm does.
 
     Args:
-      won: the probability of each class against each other one, (rows, classes, classes).
+      won: the probability of each class against each other class, (rows, classes, classes).
     """
     lost = transpose(won, [0, 2, 1])
     squares = reduce_sum(square(lost), 2)

@@ -49,7 +49,7 @@ _COMPARISONS: Final = (less_equal, less, greater_equal, greater, equal, not_equa
 _OF_KERNELS: Final = (dtypes.float32, dtypes.float64)
 _LEAF: Final = -1
 _DEEPEST: Final = 1000
-"""Maximum depth of a tree, each level of which adds about ten nodes."""
+"""Maximum depth of a tree, because each level adds about ten nodes."""
 
 Array = np.ndarray[Any, Any]
 

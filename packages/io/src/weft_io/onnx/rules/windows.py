@@ -25,7 +25,7 @@ Size = Any
 _MAX_TAPS: Final = 4096
 
 _MIN_WHOLE_ELEMENTS: Final = 1_000_000
-"""Number of pixels that padding may produce whatever the input size."""
+"""Number of pixels that padding may always produce, regardless of the input size."""
 
 
 class Windows(NamedTuple):
@@ -185,7 +185,7 @@ def _size(x: Output, axis: int) -> Size:
 
 
 def _same_padding(size: Size, extent: int, stride: int, more_before: bool) -> tuple[Size, Size]:
-    """Return the SAME padding, with which there is one window per stride."""
+    """Return the SAME padding, which results in one window per stride."""
     total = _require_nonnegative(((size + stride - 1) // stride - 1) * stride + extent - size)
     less = total // 2
     return (total - less, less) if more_before else (less, total - less)
