@@ -48,10 +48,10 @@ from weft_tensor import errors
 _log = logging.getLogger("weft")
 
 _GROUP_SECONDS: Final = 2.0
-"""Seconds for which an ending task waits until others have read its values for a group."""
+"""Seconds that an ending task waits for others to read its values for a group."""
 
 DRAIN_SECONDS: Final = 20.0
-"""Seconds that steps have to end when a server is drained."""
+"""Maximum seconds for steps to end when a server is drained."""
 
 _LOOK_SECONDS = 0.02
 _SIGNAL_SECONDS: Final = 1.0
@@ -89,8 +89,8 @@ class Server:
         its sessions.
       start: True to start the server immediately.
       credentials: its credentials for other tasks and clients; by default those of the environment
-        variables. Without credentials, a server on loopback admits processes of its own user, by a
-        token that it stores in a private directory.
+        variables. Without credentials, a server on loopback admits processes of its own user. They
+        read its token from a private directory.
       insecure: True to admit every caller on any address, without tokens and certificates.
       file_roots: the directories and URL prefixes below which sessions of other processes may read
         and write files; by default `WEFT_FILE_ROOTS`, or else the directory for temporary files.

@@ -56,7 +56,7 @@ SCHEME: Final = "grpc"
 
 SEGMENT_BYTES: Final = 1 << 26
 """Maximum size of the constants in one message that extends the graph; a larger constant has a
-message of its own.
+separate message.
 """
 
 

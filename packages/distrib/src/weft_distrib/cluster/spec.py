@@ -110,7 +110,7 @@ class ClusterSpec:
         return [tasks.get(i) for i in range(max(tasks, default=-1) + 1)]
 
     def as_dict(self) -> dict[str, list[str] | dict[int, str]]:
-        """Return the cluster as a mapping, from which an equal one can be created."""
+        """Return the cluster as a mapping that can recreate it."""
         return {job: _as_list(self._jobs[job]) for job in self.jobs}
 
     def as_cluster_def(self) -> Any:

@@ -127,7 +127,7 @@ def _ignore_result(value: object) -> None:
 
 
 class _Answer:
-    """Answers requests to join a group, from this task or another one."""
+    """Answers requests to join a group, from this task or another task."""
 
     def __init__(self, wait: Reply) -> None:
         self._wait = wait

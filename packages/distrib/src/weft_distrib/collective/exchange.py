@@ -178,7 +178,7 @@ class Exchange:
         yield from ahead
 
     def _senders_of(self, action: Action) -> Iterable[int]:
-        """Return the members from which an action receives."""
+        """Return the members that an action receives from."""
         if action.kind == schedule.FOLD:
             return [i for i in range(len(self._transport.members)) if i != self._transport.rank]
         return [action.peer] if action.kind in (schedule.MERGE, schedule.STORE) else []

@@ -3,7 +3,7 @@
 NCCL requires all members of a group to begin their operations in the same order, and blocks forever
 if one does not. So a run begins when all members have reached its operation, in an order defined by
 the first member. Each member watches the previous one, so that all members notice if one is lost.
-Calls that wait inside NCCL run on threads of their own.
+Calls that wait inside NCCL run on their own threads.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class Communicator:
 
 
 class _RunOrder:
-    """Makes runs begin in the order in which the first member has numbered them."""
+    """Starts runs in the order of the numbers assigned by the first member."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

@@ -138,7 +138,7 @@ def direct(rank: int, size: int, count: int, piece: int) -> Schedule:
 def ordered_schedule(rank: int, size: int, count: int, piece: int) -> Schedule:
     """Have each member merge one segment in member order and send it to all.
 
-    Each member sends as many bytes as in a ring, but to all others.
+    Each member sends the same number of bytes as in a ring, but to all others.
     """
     parts = [pieces(segment, piece) for segment in segments(count, size)]
     others = _other_ranks(rank, size)

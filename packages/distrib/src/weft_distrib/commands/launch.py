@@ -18,7 +18,7 @@ from weft_distrib.launch.status import Row, Watcher
 from weft_tensor import errors
 
 JOBS: Final = ("ps", "chief", "worker", "evaluator")
-"""Jobs that have command-line options, in the order in which tasks are numbered."""
+"""Jobs that have command-line options, in the order of task numbers."""
 
 _COLOURS = ("cyan", "magenta", "blue", "yellow", "green")
 

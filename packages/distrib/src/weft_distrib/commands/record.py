@@ -1,4 +1,4 @@
-"""`weft trace record`: record what all tasks of a cluster do."""
+"""`weft trace record`: record the activity of all tasks of a cluster."""
 
 from __future__ import annotations
 

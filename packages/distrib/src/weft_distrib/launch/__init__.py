@@ -2,7 +2,7 @@
 
 A `Launch` describes the cluster independently of the manager. `local.py` and `ray.py` start and
 watch tasks; `kubernetes.py` writes manifests; `slurm.py` finds the task of a process that Slurm has
-started. Each task is told its job and number by `TF_CONFIG`.
+started. Each task receives its job and number through `TF_CONFIG`.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def create_local_cluster(
       num_workers, num_ps: the number of tasks of each job.
       protocol: as for `train.Server`.
       worker_config, ps_config: ConfigProtos for the devices of each job.
-    Returns: the list of the workers' servers, and that of the servers of "ps".
+    Returns: the servers of the workers, and the servers of "ps".
     Raises: InvalidArgumentError: a number is negative, or both are 0.
 
     Examples:

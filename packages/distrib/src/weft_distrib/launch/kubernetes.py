@@ -29,7 +29,7 @@ _TRAINER = "trainer.kubeflow.org/trainjob-ancestor-step"
 
 
 def manifests(launch: Launch, image: str, form: Form) -> list[dict[str, Any]]:
-    """Return the Kubernetes objects of a launch, in the order in which to apply them.
+    """Return the Kubernetes objects of a launch, in the order to apply them.
 
     Args:
       launch: the launch. A failed task is restarted in a new pod with the same name.

@@ -44,7 +44,7 @@ def task_from_slurm(
     parameter server.
 
     Args:
-      launch: the launch, which has as many tasks as the step.
+      launch: the launch; it has the same number of tasks as the step.
       environment: the environment variables; by default those of the process.
       port: the first port on each node; by default the one that `srun --resv-ports` has reserved,
         or one that is derived from the number of the Slurm job.
@@ -193,7 +193,7 @@ def layout(counts: list[int], distribution: str) -> Iterator[tuple[int, int]]:
       counts: the number of tasks on each node.
       distribution: the value of SLURM_DISTRIBUTION: "block" or "cyclic", optionally followed by a
         colon and further text.
-    Raises: InvalidArgumentError: the distribution is another one.
+    Raises: InvalidArgumentError: the distribution is not supported.
     """
     kind = distribution.partition(":")[0].partition(",")[0]
     if kind == "block":
@@ -209,7 +209,7 @@ def layout(counts: list[int], distribution: str) -> Iterator[tuple[int, int]]:
 
 
 def _first_port(environment: _Environment, count: int) -> int:
-    """Return the first of the consecutive ports on a node, of which each task uses one."""
+    """Return the first of the consecutive ports on a node; each task uses one."""
     reserved = environment.get("SLURM_STEP_RESV_PORTS", "")
     if reserved:
         match = _RANGE.fullmatch(reserved)

@@ -18,7 +18,7 @@ SERVER_COMMAND: Final = ("weft", "server")
 
 
 def localize_program(program: tuple[str, ...]) -> tuple[str, ...]:
-    """Adapt a program to this machine: servers run in this interpreter, whatever PATH is."""
+    """Adapt a program to this machine: servers run in this interpreter, regardless of PATH."""
     if program == SERVER_COMMAND:
         return (sys.executable, "-m", "weft", *program[1:])
     return program

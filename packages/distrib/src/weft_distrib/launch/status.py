@@ -1,4 +1,4 @@
-"""The status of a cluster's tasks as rows of a table; repeated polls give rates."""
+"""The status of a cluster's tasks as rows of a table; repeated polls determine rates."""
 
 from __future__ import annotations
 

@@ -36,7 +36,8 @@ class Supervisor:
     their own; a launch of servers only runs until it is interrupted.
 
     Attributes:
-      code: the exit code of the launch: 0, or that of the task whose failure ended it.
+      code: the exit code of the launch: 0, or the exit code of the task whose failure ended the
+        launch.
       running: the running tasks.
       lives: the number of starts of each task.
     """

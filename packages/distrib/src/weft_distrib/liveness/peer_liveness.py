@@ -41,7 +41,7 @@ class LivenessState:
             self._last_progress = now
 
     def pardon(self, now: float, seconds: float) -> None:
-        """Extend the limits by the seconds in which the polling process itself did not run."""
+        """Extend the limits by the time when the polling process itself did not run."""
         self._answered = min(now, self._answered + seconds)
         self._last_progress = min(now, self._last_progress + seconds)
         self._running = min(now, self._running + seconds)

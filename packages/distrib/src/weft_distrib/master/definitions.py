@@ -134,7 +134,7 @@ class Definition:
         Inputs that the definition does not contain are looked up in the graph.
 
         Args:
-          inputs: outputs to use instead of those of nodes with these names.
+          inputs: outputs to use in place of nodes with these names.
         Raises:
           AlreadyExistsError: the graph has a node with the same name, or a function is named like
             an op.

@@ -175,4 +175,4 @@ GRAPH_CALLS: Final[dict[int, GraphCall]] = {
     methods.SHAPES: _shapes,
     methods.FUNCTIONS: _functions,
 }
-"""Handlers by method. Each may wait, and so runs on a thread of its own."""
+"""Handlers by method. Each runs on a separate thread, because it may wait."""

@@ -1,4 +1,4 @@
-"""Links of a master to workers: to that of its own task, and to those of other tasks."""
+"""Links of a master to workers: to the worker of its own task, and to workers of other tasks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _register_message(parts: TaskParts, same_as: int) -> tuple[list[messages.Par
 
 
 class WorkerLink(Protocol):
-    """Interface of a worker as a master sees it: that of its own task or of another one."""
+    """Interface of a worker for a master: the worker of its own task or of another task."""
 
     def register(
         self, session: int, signature: int, parts: TaskParts, same_as: int, answer: Answer

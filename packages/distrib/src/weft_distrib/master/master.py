@@ -36,7 +36,7 @@ from weft_graph.ir.device_spec import DeviceParts, DeviceSpec
 from weft_tensor import errors
 
 START_SECONDS: Final = 600.0
-"""Default number of seconds for which a new session waits for tasks that have not started."""
+"""Default number of seconds that a new session waits for tasks that have not started."""
 
 MAX_SESSIONS: Final = 4096
 """Maximum number of open sessions of a master."""
@@ -451,7 +451,7 @@ _WAITING: Final[dict[int, Callable[[Master, Call], CallResult]]] = {
     methods.RESET: Master._serve_reset,
     methods.RECORD: Master._serve_record,
 }
-"""Handlers that may wait, and so run on threads of their own."""
+"""Handlers that run on separate threads, because they may wait."""
 
 
 def _is_wanted(call: Call) -> Callable[[], bool]:

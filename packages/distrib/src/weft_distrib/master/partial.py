@@ -25,7 +25,7 @@ class PartialStep:
     Args:
       rendezvous: the rendezvous of the master's own task, through which the client feeds and
         fetches.
-      home: the device from which the client feeds and fetches.
+      home: the device that the client uses for feeds and fetches.
       feeds: the tensors that the client may feed.
       cancel: ends the step.
       forget: called when the client will not ask for anything more of the step, not even for its

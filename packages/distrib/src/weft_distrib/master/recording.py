@@ -65,7 +65,7 @@ class TaskRecords(NamedTuple):
 
     Attributes:
       clock: its clock.
-      trace: its trace file; the labels of its steps are those of `step_name`.
+      trace: its trace file; its step labels come from `step_name`.
       transfers: the step, and one end of a transfer.
       steps: steps whose master is in this task: name, label, start, end, failed.
     """
@@ -85,7 +85,7 @@ def record(
     """Record the next steps of all tasks; return the bytes of a trace file.
 
     Args:
-      links: to all tasks, that of this process first.
+      links: to all tasks, starting with this process.
       is_wanted: returns True while the client waits for the trace.
       begun_recording: called when all tasks record.
     Raises:
@@ -127,7 +127,7 @@ def record(
 
 
 def _drop_unrecorded_steps(tasks: Sequence[TaskRecords]) -> list[TaskRecords]:
-    """Remove steps of which no task recorded anything: they ran when the recording began."""
+    """Remove steps that no task recorded: they ran when the recording began."""
     recorded = {step.label for task in tasks for step in task.trace.steps}
     return [
         task._replace(steps=[step for step in task.steps if step[0] in recorded]) for task in tasks
@@ -181,10 +181,10 @@ def merge(tasks: Sequence[TaskRecords], writer: Writer) -> None:
 
 
 def repair_clocks(tasks: Sequence[TaskRecords]) -> list[Clock]:
-    """Return clocks for which no value arrives before it has left.
+    """Return clocks corrected so that no value arrives before it was sent.
 
-    The first clock stays as it is. Offsets move as little as that requires; the errors grow if they
-    have to leave the estimated intervals.
+    The first clock is unchanged. Offsets move as little as that requires; the errors grow if the
+    clocks must leave the estimated intervals.
     """
     offsets = [task.clock.offset for task in tasks]
     limits = _transfer_limits(tasks)
@@ -352,7 +352,7 @@ class _Merger:
         return self._writer.node(node)
 
     def add_transfers(self, tasks: Sequence[TaskRecords], clocks: Sequence[Clock]) -> None:
-        """Add an event for each transfer between tasks, of which both ends are known."""
+        """Add an event for each transfer between tasks with two known ends."""
         left = {
             (step, item.key): item.at - clock.offset
             for task, clock in zip(tasks, clocks, strict=True)

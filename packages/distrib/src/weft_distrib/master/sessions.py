@@ -47,7 +47,7 @@ from weft_graph.serialize import part_pieces, read_graph
 from weft_tensor import errors
 
 ABORT_SECONDS: Final = 2.0
-"""Seconds for which an aborted step waits for tasks that still run partitions of it."""
+"""Seconds that an aborted step waits for tasks that still run its partitions."""
 
 _NAMED = 3  # nodes, in an error
 
@@ -91,7 +91,7 @@ class MasterSession:
 
     Args:
       number: the number of the session, unique in the cluster.
-      devices: the devices of all tasks, those of the master's own task first.
+      devices: the devices of all tasks, with the master's own task first.
       links: the links to the workers of the tasks.
       host: a device of this process that folds constants.
       config: the options of the session.
@@ -483,7 +483,7 @@ def _describe_waits(parts: dict[str, Part]) -> str:
 
 
 def _digest(parts: TaskParts) -> bytes:
-    """Return a digest of partitions, for comparing those of two signatures."""
+    """Return a digest of partitions, for comparing two signatures."""
     digest = hashlib.sha256()
     for device, graph in parts.items():
         digest.update(f"{len(device)} {device} {graph.nbytes} ".encode())
@@ -633,7 +633,7 @@ class _Step:
             self._fail(self._add_node_name(finish.error))
 
     def _add_node_name(self, error: errors.OpError) -> errors.OpError:
-        """Add the node in which a lost task may have waited to an error that names no node."""
+        """Add the node that may have waited for a lost task to an error that names no node."""
         if error.node is not None or not isinstance(error, errors.UnavailableError):
             return error
         lost = error.details.get("task", "")

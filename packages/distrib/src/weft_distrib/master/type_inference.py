@@ -19,7 +19,7 @@ from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
 COUNTS: Final = "_input_counts"
-"""Attribute in which a client states the number of tensors of each argument; it is removed."""
+"""Attribute for the number of tensors of each argument, set by clients; it is removed."""
 
 _WITH_CONDITION: Final = ("If", "StatelessIf")
 _BRANCHES: Final = ("body", "then_branch", "branches")

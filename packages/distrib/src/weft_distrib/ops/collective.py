@@ -1,6 +1,6 @@
 """Collective ops: nodes on several devices, sessions or graphs that compute one result together.
 
-The members of a group are devices, as many as its size. Each has a node with the same group key and
+The members of a group are `group_size` devices. Each has a node with the same group key and
 instance key, in one graph or in several. The n-th run of each member takes part in the same
 operation.
 """
@@ -107,8 +107,8 @@ def all_reduce(
 ) -> Output:
     """Merge the tensors of all members of a group element by element.
 
-    The members are `group_size` devices, each of which has a node with these keys, in one graph or
-    in the graphs of several sessions on one cluster. They are ordered by name.
+    The members are `group_size` devices. Each has a node with these keys, in the same graph or in
+    the graphs of several sessions on the same cluster. They are ordered by name.
 
     Args:
       t: a number of any type, with the same type and shape in all members; Min and Max do not
@@ -188,7 +188,7 @@ def broadcast_send(
     timeout: float = 0,
     name: str | None = None,
 ) -> Output:
-    """Send a tensor to all other members of a group, each of which runs `broadcast_receive`.
+    """Send a tensor to all other members of a group, which run `broadcast_receive`.
 
     Args:
       t: a number or bool.

@@ -54,7 +54,7 @@ def channel_to(address: str, files: Files | None, options: Sequence[tuple[str, A
 def metadata(opening: ConnectionOptions, token: bytes) -> list[tuple[str, str]]:
     """Return the metadata that identifies a caller.
 
-    Its token is that of `ConnectionOptions.token_for`.
+    Its token comes from `ConnectionOptions.token_for`.
     """
     pairs = [(_ROLE, opening.role.name.lower()), (_VERSION, str(opening.version))]
     return [*pairs, (_TOKEN, _BEARER + token.decode())] if token else pairs

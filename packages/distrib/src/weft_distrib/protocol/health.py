@@ -41,7 +41,7 @@ class Health:
     """Health service that reports whether a server accepts work.
 
     Args:
-      services: the names of the services that it knows; "" is the server as a whole.
+      services: the names of the services that it knows; "" is the complete server.
     """
 
     def __init__(self, services: Collection[str]) -> None:
@@ -144,7 +144,7 @@ class Health:
 
 
 class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """gRPC handlers by the path of the method; another one while `begin` returns False."""
+    """gRPC handlers by method path; `otherwise` replaces them while `begin` returns False."""
 
     def __init__(
         self, methods: Mapping[str, Any], otherwise: Any, begin: Callable[[], bool]

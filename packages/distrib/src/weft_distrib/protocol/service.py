@@ -34,7 +34,7 @@ _log = logging.getLogger("weft")
 SERVICE: Final = "weft.Task"
 _THREADS = 1024
 """Maximum number of threads, which are started on demand. A call may wait for other tasks, which
-meanwhile ask this one for its status; with few threads tasks would wait for each other.
+may ask this task for its status at the same time; with few threads tasks would wait for each other.
 """
 
 _REFUSING_THREADS: Final = 1

@@ -34,7 +34,7 @@ def make_certificates(folder: str | Path, tasks: dict[str, str], days: float = D
     Args:
       folder: receives `authority.crt`, and `<name>.crt` and `<name>.key` for the authority, for
         each task and for "client", and `token` and `client.token`.
-      tasks: for each task, such as "ps-0", the host name by which others reach it.
+      tasks: for each task, such as "ps-0", the host name for connections to it.
       days: the validity of the certificates in days, from a minute to 100 years; an authority is
         valid ten times as long.
     Returns: the files that were written.

@@ -25,7 +25,7 @@ class Role(IntEnum):
 
 
 def role_of(uris: Iterable[str]) -> Role:
-    """Return the role that a certificate grants: CLIENT unless it names another one."""
+    """Return the role that a certificate grants: CLIENT unless it names another role."""
     return Role.PEER if Role.PEER.uri in uris else Role.CLIENT
 
 

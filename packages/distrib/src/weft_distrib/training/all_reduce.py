@@ -41,7 +41,7 @@ class AllReduceOptimizer(Optimizer):
       communication_hint: as for `all_reduce`.
       timeout: the seconds to wait for other replicas; 0 for no limit.
       group_key: the group key of the replicas; by default the first unused one in the graph. It is
-        required if one graph has several replicas, all of which use the same key.
+        required if one graph has several replicas; all use the same key.
       name: name of the nodes.
     Raises: InvalidArgumentError: `num_replicas` is less than 1.
     Source: "Bringing HPC techniques to deep learning", A. Gibiansky, 2017.

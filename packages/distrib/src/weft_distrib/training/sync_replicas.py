@@ -224,7 +224,7 @@ class SyncReplicasOptimizer(Optimizer):
     # ------------------------------------------------------------------------- chief
 
     def get_chief_queue_runner(self) -> QueueRunner:
-        """Return the queue runner by which the chief applies updates and distributes tokens.
+        """Return the chief's queue runner, which applies updates and distributes tokens.
 
         Raises: FailedPreconditionError: `apply_gradients` has not been called.
         """
@@ -232,11 +232,11 @@ class SyncReplicasOptimizer(Optimizer):
         return queue_runner
 
     def get_init_tokens_op(self, num_tokens: int = -1) -> Node:
-        """Return a node by which the chief distributes the first tokens.
+        """Return the chief's node that distributes the first tokens.
 
         Args:
-          num_tokens: the number of tokens; by default the smallest one with which no replica waits
-            forever.
+          num_tokens: the number of tokens; by default the smallest number for which no replica
+            waits forever.
         Raises:
           FailedPreconditionError: `apply_gradients` has not been called.
           InvalidArgumentError: with so few tokens, replicas would wait forever.

@@ -12,7 +12,7 @@ messages, so that no message waits for a large value. All numbers are little-end
     value    u8 DataType, u8 rank, u8 flags, u8 zero, u32 zero, u64 bytes, i64 for each size
     flags    1 dead: there is no value; 2 in the head; 4 in the block whose number, a u64, follows
 
-The code of a call is a method; the code of a reply is 0 or that of an error. The caller assigns the
+The code of a call is a method; the code of a reply is 0 or an error code. The caller assigns the
 number of the call.
 The bytes of a string tensor are u64 offsets, one more than there are elements, followed by the
 texts.

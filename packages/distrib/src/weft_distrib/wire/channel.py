@@ -244,7 +244,7 @@ class Channel:
 
     @property
     def lost(self) -> errors.OpError | None:
-        """The error by which the connection ended; None while it is usable."""
+        """The error that ended the connection; None while it is usable."""
         return self._error
 
     def when_lost(self, key: Any, listener: OnLost) -> None:

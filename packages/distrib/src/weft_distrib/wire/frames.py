@@ -267,7 +267,7 @@ class Inbox:
 
 
 class _Incoming:
-    """A message of which only a part has arrived."""
+    """A message that has arrived only in part."""
 
     def __init__(self, head: bytearray) -> None:
         self._whole = memoryview(head)

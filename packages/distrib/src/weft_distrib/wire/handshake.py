@@ -32,7 +32,7 @@ class Hello(NamedTuple):
     Attributes:
       version: the version of the protocol.
       incarnation: the incarnation of the task that the caller expects; a client may accept any.
-      role: the role in which it calls.
+      role: its role as a caller.
       token: its token, or b"".
       offer: the transports that the caller supports, or a ticket.
     """
@@ -76,9 +76,9 @@ class ConnectionOptions:
     Args:
       version: the version of the protocol.
       credentials: its own credentials, which also decide which callers it accepts.
-      role: the role in which it calls.
+      role: its role as a caller.
       local: True to use shared memory with processes of the same machine.
-      inproc: True to connect to servers of its own process without sockets, if these allow it too.
+      inproc: True to connect to servers of its own process without sockets, if these also allow it.
     """
 
     def __init__(

@@ -51,7 +51,7 @@ class _Pipe:
             raise BrokenPipeError("the other end is closed")
 
     def _hold(self, buffers: Sequence[memoryview]) -> int:
-        """Copy as many bytes as the pipe's buffer has room for."""
+        """Copy the bytes that fit into the pipe's buffer."""
         num_held = 0
         for buffer in buffers:
             chunk = bytes(buffer[: self._room])
@@ -150,7 +150,7 @@ def close_door(incarnation: int) -> None:
 def reach(incarnation: int) -> InprocStream | None:
     """Connect to a task of this process.
 
-    Return None if it is in another one or rejects the connection.
+    Return None if it is in another process or rejects the connection.
     """
     welcome = _doors.get(incarnation)
     if welcome is None:

@@ -51,7 +51,8 @@ class Listener:
     Args:
       host: the address on which to listen.
       opening: the handshake options, which decide who is admitted.
-      incarnation: the incarnation of this task; callers that expect another one are rejected.
+      incarnation: the incarnation of this task; callers that expect another incarnation are
+        rejected.
       serve: handles all calls of a connection after the first.
       lease: the seconds without a sign of life after which a connection is closed.
       port: the port on which to listen; 0 for a free one.
@@ -136,7 +137,7 @@ class Listener:
         self._keep(channel)
 
     def _welcome_inproc(self, stream: InprocStream) -> None:
-        """Serve a connection within this process, which also begins with a hello."""
+        """Serve a connection within this process; it begins with a hello, too."""
         greeting = _Handshake(self._serve, lambda hello: self._admit(hello, Role.PEER))
         self._keep(Channel(stream, "another server of this process", greeting.serve))
 

@@ -1,6 +1,6 @@
 """Shared memory between the ends of a connection: blocks to which sent values are copied.
 
-Each end has blocks for the values that it sends (`Pool`) and maps those of the other end
+Each end has blocks for the values that it sends (`Pool`) and maps the blocks of the other end
 (`BlockMap`). A block is an anonymous file, which can only be opened through a descriptor that was
 passed. It contains one value at a time, from the copy by the sender until the receiver has released
 the last array over it.
@@ -106,7 +106,7 @@ class _Block(NamedTuple):
 
 
 class Pool:
-    """The blocks into which one end of a connection copies values that it sends.
+    """The blocks for the values that one end of a connection sends.
 
     Args:
       hand_over: passes the descriptor of a new block to the other end, and closes it.
@@ -298,7 +298,7 @@ class BlockMap:
         self._blocks.pop(number, None)
 
     def close(self) -> None:
-        """Release all blocks, except those of arrays that still exist."""
+        """Release all blocks without live arrays."""
         self._blocks.clear()
 
 

@@ -112,7 +112,7 @@ class RunParts(NamedTuple):
     """The request to a worker to run its partitions of a step.
 
     Attributes:
-      ended: the number below which all steps of the session have ended, except those in `running`.
+      ended: all steps of the session below this number have ended, except the steps in `running`.
       timeout: the timeout in milliseconds; 0 for no limit.
       traced: True if the meta of the reply should have a trace, encoded by `tracing.pack`.
       running: the numbers of earlier steps that still run.
@@ -151,7 +151,7 @@ _RUN_PARTS = struct.Struct("<B7xQQQQQ?")
 
 
 class RunStep(NamedTuple):
-    """The request to a master to run a step; the fields are those of `RunParts`."""
+    """The request to a master to run a step; the fields are as in `RunParts`."""
 
     session: int
     signature: int

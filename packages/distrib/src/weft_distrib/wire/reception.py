@@ -58,7 +58,7 @@ Raises OpError where the connection is refused at once; the socket is closed by 
 """
 
 Enter = Callable[[SocketStreams, str, int, Admission], None]
-"""Takes over an admitted connection; the number is that of the call to reply to."""
+"""Takes over an admitted connection; the number identifies the call to reply to."""
 
 
 class Reception:

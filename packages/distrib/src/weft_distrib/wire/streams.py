@@ -23,7 +23,7 @@ HANDSHAKE_SECONDS: Final = 10.0
 """Maximum number of seconds that the other end may take for the TLS handshake."""
 
 LINGER_SECONDS: Final = 1.0
-"""Seconds for which a rejected connection remains open for the other end to read the error."""
+"""Seconds that a rejected connection stays open for the other end to read the error."""
 
 _MAX_FILES = 64
 _MAX_WAITING = 1024
@@ -31,7 +31,7 @@ _RECORD_BYTES = 1 << 14
 """Maximum size of a TLS record, in bytes."""
 
 _MAX_COALESCED_BYTES = 1 << 16
-"""Number of bytes for which a reader waits if that many are certain to arrive."""
+"""Number of bytes that a reader waits for if they are certain to arrive."""
 
 _ANCILLARY_BYTES = socket.CMSG_SPACE(4 * _MAX_FILES)
 
@@ -41,7 +41,7 @@ _READS: Final = selectors.EVENT_READ
 class Stream(Protocol):
     """Interface of a connection.
 
-    One thread reads, another one writes, and any thread may shut it down.
+    One thread reads, another thread writes, and any thread may shut it down.
     """
 
     def begin(self) -> Role:

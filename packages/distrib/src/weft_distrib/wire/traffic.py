@@ -53,7 +53,7 @@ class Counters:
 
 
 class TrafficTotals:
-    """Totals over all connections of this process, including those that have ended."""
+    """Totals over all connections of this process, including closed ones."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

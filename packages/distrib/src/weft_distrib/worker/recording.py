@@ -36,7 +36,7 @@ class _MasterStep(NamedTuple):
 
 
 class TaskRecording:
-    """Collects what a task does in its next steps. Its methods are thread-safe.
+    """Collects the activity of a task in its next steps. Its methods are thread-safe.
 
     Args:
       task: name of the task.
@@ -94,8 +94,8 @@ class TaskRecording:
     def encode(self) -> list[Any]:
         """Return the records as two uint8 arrays: a trace file, and JSON.
 
-        The labels of the steps in the file are those of `step_name`. The JSON has a list of
-        transfers (the step, then the fields of a `Transfer`), and one of whole steps.
+        The step labels in the file come from `step_name`. The JSON has a list of transfers (the
+        step, then the fields of a `Transfer`), and a list of steps.
         """
         from weft_exec.tracing.collector import Batch, Collector
         from weft_exec.tracing.recording import this_process
@@ -120,5 +120,5 @@ class TaskRecording:
 
 
 def step_name(key: StepKey) -> str:
-    """Return the name of a step in the whole cluster."""
+    """Return the cluster-wide name of a step."""
     return f"{key.session:x}/{key.step}"

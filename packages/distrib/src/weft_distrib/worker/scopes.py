@@ -16,8 +16,7 @@ from weft_graph.ir.traits import State
 from weft_tensor import errors
 
 _PATHS: Final = frozenset({"filename", "filenames", "data_source_name"})
-"""Inputs with the names of files that are opened later than the kernel runs, such as those of
-datasets.
+"""Inputs with names of files that are opened after the kernel has run, such as files of datasets.
 """
 
 

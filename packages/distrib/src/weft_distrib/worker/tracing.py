@@ -175,7 +175,7 @@ def _begin_at(receive: Any, sent: int) -> None:
 
 
 def clock_offset(sent: int, began: int, ended: int, got: int) -> int:
-    """Return by how many nanoseconds a worker's clock is ahead of the master's.
+    """Return the number of nanoseconds that a worker's clock is ahead of the master's.
 
     It is assumed that the request and the reply take the same time. If the four times are
     consistent with a single clock, the result is 0.

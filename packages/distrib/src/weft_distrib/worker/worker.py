@@ -210,7 +210,7 @@ class Worker:
         self._signatures[request.session, request.signature] = result
 
     def _senders(self, parts: Any) -> set[DeviceParts]:
-        """Return the other tasks from which some partitions receive values."""
+        """Return the other tasks that send values to a set of partitions."""
         result = {
             task_of(node.attrs["send_device"])
             for part in parts
@@ -523,7 +523,7 @@ def _is_ascending(indices: Sequence[int]) -> bool:
 def _renumber(parts: Any, attribute: str) -> int:
     """Renumber the feeds or fetches of partitions within this task; return their number.
 
-    The master sends feeds and expects fetches in the order of the whole step.
+    The master sends feeds and expects fetches in the order of the complete step.
     """
     indices = sorted({position for part in parts for position in getattr(part, attribute)})
     index = {position: i for i, position in enumerate(indices)}
