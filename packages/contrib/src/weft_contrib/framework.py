@@ -325,7 +325,7 @@ def get_unique_variable(var_op_name: str) -> Any:
 
 
 def get_variable_full_name(var: Any) -> str:
-    """Return a variable's name in checkpoints, which for a part is the name of the whole.
+    """Return a variable's name in checkpoints; for a part, the name of the partitioned variable.
 
     Args:
       var: the variable.
@@ -343,7 +343,7 @@ def filter_variables(
 
     Args:
       var_list: variables.
-      include_patterns: patterns of which one must match; all names match by default.
+      include_patterns: patterns; one of them must match; all names match by default.
       exclude_patterns: patterns that must not match.
       reg_search: search patterns anywhere in the name instead of only at its beginning.
     """
@@ -361,7 +361,7 @@ def filter_variables(
 def get_variables_to_restore(
     include: Sequence[str] | None = None, exclude: Sequence[str] | None = None
 ) -> list[Any]:
-    """Return the variables in some scopes, except those in others.
+    """Return the variables in some scopes, without the variables in other scopes.
 
     Args:
       include: scopes to include; all by default.

@@ -1,4 +1,4 @@
-"""Initializers of `tf.contrib.layers`, whose variances differ from those of `wf.initializers`."""
+"""Initializers of `tf.contrib.layers`; their variances differ from `wf.initializers`."""
 
 from __future__ import annotations
 

@@ -43,8 +43,8 @@ class LazyAdamOptimizer(AdamOptimizer):
     """An Adam optimizer that leaves rows without a gradient unchanged.
 
     For dense gradients it is equal to `AdamOptimizer`. For sparse gradients, rows without a
-    gradient do not change, and neither do their moments. The result differs from Adam's, but the
-    time depends only on the number of rows with a gradient.
+    gradient and their moments do not change. The result differs from Adam's, but the time depends
+    only on the number of rows with a gradient.
 
     Args:
       learning_rate, beta1, beta2, epsilon, use_locking, name: as for `train.AdamOptimizer`.
@@ -210,7 +210,7 @@ class LARSOptimizer(MomentumOptimizer):
       eeta: scalar, the trust coefficient.
       epsilon: scalar, added to the divisor.
       name: name of the node that applies the updates, and of the slot ("momentum").
-      skip_list: substrings of names of variables that are neither scaled nor decayed.
+      skip_list: substrings of names of variables that are not scaled or decayed.
       use_nesterov: use Nesterov momentum.
     Source: You et al. 2017, "Large batch training of convolutional networks".
 

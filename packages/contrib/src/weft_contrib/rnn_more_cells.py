@@ -37,9 +37,9 @@ class AttentionCellWrapper(RNNCell):
     Args:
       cell: the wrapped cell.
       attn_length: number of previous outputs to attend to.
-      attn_size: size of a stored output; that of the output by default.
+      attn_size: size of a stored output; defaults to that of the output.
       attn_vec_size: size of the hidden layer of the attention; `attn_size` by default.
-      input_size: size of the wrapped cell's input; that of the input by default.
+      input_size: size of the wrapped cell's input; defaults to that of the input.
       state_is_tuple: whether the state is a tuple (cell's state, attention, stored outputs) instead
         of one concatenated tensor.
       reuse: reuse mode of the variables.

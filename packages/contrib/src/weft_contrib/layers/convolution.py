@@ -362,8 +362,8 @@ def _pool(layer_class: Any, spatial: int, default: str, name: str) -> Any:
           kernel_size, stride: one number, or one for each spatial axis.
           padding: "SAME" or "VALID".
           data_format: "NHWC" or "NCHW", and with a D for rank 5.
-          outputs_collections, scope: as for `convolution`; the default name is that of the
-            function, such as "MaxPool2D".
+          outputs_collections, scope: as for `convolution`; the default is the name of the function,
+            such as "MaxPool2D".
         """
         with variable_scope(scope, default, [inputs]) as var_scope:
             layout = channels(data_format, spatial)

@@ -69,7 +69,7 @@ class Helper:
 
 
 class CustomHelper(Helper):
-    """A helper made of three functions.
+    """A helper that consists of three functions.
 
     Args:
       initialize_fn, sample_fn, next_inputs_fn: the methods of `Helper`.
@@ -262,7 +262,7 @@ class GreedyEmbeddingHelper(Helper):
     def next_inputs(
         self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
     ) -> tuple[Any, Any, Any]:
-        """Return the embeddings of the samples; at the end, those of the start tokens."""
+        """Return the embeddings of the samples; at the end, the inputs for start tokens."""
         finished = comparison.equal(sample_ids, self._end)
         over = reduction.reduce_all(finished)
         return finished, cond(over, lambda: self._first, lambda: self._embed(sample_ids)), state

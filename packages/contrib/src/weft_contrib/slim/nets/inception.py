@@ -91,7 +91,7 @@ class _Net:
     Args:
       net: the images.
       last: name of the last layer.
-      width: function from the published number of channels to that of this network.
+      width: function from the published number of channels to this network's number.
     """
 
     def __init__(self, net: Any, last: str, width: Callable[[int], int] = int) -> None:
@@ -462,5 +462,5 @@ def _auxiliary(net: Any, num_classes: int, width: Callable[[int], int], flat: bo
 
 
 def _window(net: Any, size: int) -> list[int]:
-    """Return the size of a window, limited to that of the image."""
+    """Return the size of a window, limited to the size of the image."""
     return [size if n is None else min(n, size) for n in net.shape.as_list()[1:3]]

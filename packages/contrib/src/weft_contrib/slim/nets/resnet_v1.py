@@ -121,7 +121,7 @@ def resnet_v1_block(scope: str, base_depth: int, num_units: int, stride: int) ->
 
     Args:
       scope: its name.
-      base_depth: channels of the bottlenecks; a quarter of those of the results.
+      base_depth: channels of the bottlenecks; a quarter of the number of results.
       num_units: number of units.
       stride: stride of the last unit.
 
