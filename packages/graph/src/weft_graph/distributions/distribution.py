@@ -75,7 +75,7 @@ class Distribution:
 
     Args:
       dtype: element type of draws.
-      reparameterization_type: whether gradients flow from samples to the parameters.
+      reparameterization_type: True if gradients flow from samples to the parameters.
       validate_args: check the parameters when they are used.
       allow_nan_stats: return NaN for undefined statistics; else computing them is an error at run
         time.
