@@ -25,7 +25,7 @@ from weft_graph.ir.node import Node
 from weft_tensor import dtypes
 
 _SECONDS: Final = 0.1
-"""Time for which a function is run repeatedly to find its fastest run; it runs at least `_RUNS`
+"""Total time of the repeated runs that find a function's fastest run; it runs at least `_RUNS`
 times.
 """
 _RUNS: Final = 5

@@ -108,7 +108,7 @@ class SharedCode:
         return CompiledArtifact(program, lowered, request, size, self)
 
     def verify_range(self, request: AnyRequest, lower: Lower) -> None:
-        """Verify further sizes by lowering, until all sizes of a range are served.
+        """Verify more sizes by lowering, until all sizes of a range are supported.
 
         Args:
           request: one of the requests that the code was made for.
@@ -247,7 +247,7 @@ def compile_program(lowered: Program) -> NativeProgram:
 def _optimized(program: Program, options: Options) -> Program:
     """Return a verified optimized program.
 
-    It is verified once: after each pass it would take half of the passes' time.
+    It is verified once, because verification after each pass would take half of the passes' time.
     """
     vector_bytes = target_of(options).vector_bytes
     optimized = optimize(program, check=False, vector_bytes=vector_bytes).program

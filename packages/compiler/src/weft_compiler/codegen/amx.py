@@ -1,9 +1,9 @@
 """Products by AMX, whose tile registers hold 16 rows of 64 bytes.
 
 A tile of a holds 64 bytes of each of 16 rows; one of b holds 16 rows of a panel, with 4 bytes of
-each of 16 columns; a sum is 16×16 32-bit numbers.  A kernel keeps two by two tiles of sums, which
-are 32 rows of a times a whole panel. Smaller results are computed as full tiles in the workspace,
-and the valid part is copied.
+each of 16 columns; a sum is 16×16 32-bit numbers.  A kernel keeps two by two tiles of sums: 32 rows
+of a times a complete panel. Smaller results are computed as full tiles in the workspace, and the
+valid part is copied.
 
 A routine configures the tile registers at its start and releases them at its end.
 """

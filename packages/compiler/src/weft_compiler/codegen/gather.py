@@ -243,7 +243,7 @@ class Gather:
         return low, w.select(none, "i64", "-1", w.put(f"sdiv i64 {remaining}, {step}"))
 
     def _run(self, i: str, x: str, is_line_inside: str, window_range: tuple[str, str]) -> str:
-        """Return how many adjacent windows, from one onwards, have their runs inside the line."""
+        """Return the number of adjacent windows, from one on, with their runs inside the line."""
         w, (low, high) = self.w, window_range
         last = w.emit_min(w.put(f"add nsw i64 {high}, 1"), "%width")
         count = w.emit_min(w.put(f"sub i64 {last}, {x}"), w.put(f"sub i64 %count, {i}"))

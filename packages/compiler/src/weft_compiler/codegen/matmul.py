@@ -7,7 +7,7 @@
           for columns in tiles:
             kernel: c tile = or += rows of a times panel of b
 
-If packing does not pay, b is read in place.  The loops for few rows are in `panels_first`.
+If packing does not pay off, b is read in place.  The loops for few rows are in `panels_first`.
 
     matmul_packed: b is packed already
 
@@ -47,8 +47,9 @@ from weft_tensor.dtypes import DType
 
 _FEW: Final = 4
 _LARGE: Final = 1 << 20
-"""Packing a b with contiguous rows pays if more than `_FEW` tiles of rows use it. With the widest
-registers, whose tiles read whole cache lines, it also pays off if b has more than `_LARGE` bytes.
+"""Packing a b with contiguous rows pays off if more than `_FEW` tiles of rows use it. With the
+widest registers, whose tiles read whole cache lines, it also pays off if b has more than `_LARGE`
+bytes.
 """
 
 _AT_ONCE: Final = 4

@@ -16,7 +16,7 @@ LINES: Final = 16
 
 
 def cut_of(call: Routine) -> ParallelSplit | None:
-    """Return the split of a call among threads; None if splitting does not pay."""
+    """Return the split of a call among threads; None if splitting does not pay off."""
     work = call.work // call.speed
     if work < 2 * _ENOUGH:
         return None
@@ -37,7 +37,7 @@ def split_product(
     Args:
       b_column: elements of b per column; for panels, per column of a panel.
       result: the position of view c; views between b and c have one element per column.
-      chunks: as in `Cut`; 0 for as many as there are rows or columns.
+      chunks: as in `Cut`; 0 for one per row or column.
     """
     if m >= n:
         steps = {0: a_row, result: c_row}

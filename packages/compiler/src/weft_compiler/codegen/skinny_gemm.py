@@ -55,7 +55,7 @@ def emit_large_test(w: Loops, s: Shape, rows: str, columns: str) -> str:
 
 
 def emit_panel_address(w: Loops, s: Shape, rows: str) -> tuple[str, str]:
-    """Return the address for a panel's copy, after the copied rows, and if copying pays."""
+    """Return the address for a panel's copy, after the copied rows, and if copying pays off."""
     count = w.put(f"udiv i64 {w.put(f'add i64 {rows}, {s.rows[0] - 1}')}, {s.rows[0]}")
     size = w.put(f"mul nsw i64 {count}, {s.panel_bytes}")
     own_base = w.put(f"getelementptr i8, ptr %workspace, i64 {size}")

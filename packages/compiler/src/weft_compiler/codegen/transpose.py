@@ -22,7 +22,7 @@ def transpose_in_registers(w: Loops, kind: str, rows: Sequence[str]) -> list[str
 
     Args:
       kind: the type of a row, with a power of two of elements.
-      rows: as many registers as a row has elements.
+      rows: one register per element of a row.
     """
     size, bit = len(rows), 1
     while bit < size:

@@ -178,7 +178,7 @@ class _Folding:
 
 
 def _sources(nodes: Sequence[Node], request: RegionRequest) -> tuple[list[Node], set[Output]]:
-    """Return the members that nodes depend on, in order, and the outputs that these read."""
+    """Return the members that nodes depend on, in order, and the outputs that the members read."""
     needed = set(nodes)
     read: set[Output] = set()
     for member in reversed(request.members):

@@ -68,9 +68,9 @@ def unsupported_loop_reason(loop: WholeLoop) -> str:
 def _is_stack_discipline(loop: WholeLoop, storage: LoopStorage) -> bool:
     """Return True if a stack and the stacks on it are used one loop level at a time.
 
-    The outermost stack must be used in this loop, and each further one in the next inner loop. The
-    handle of a stack that is created in a branch must be pushed in that branch, so that each handle
-    matches the values that were pushed since the previous handle.
+    The outermost stack must be used in this loop, and each additional one in the next inner loop.
+    The handle of a stack that is created in a branch must be pushed in that branch, so that each
+    handle matches the values that were pushed since the previous handle.
     """
     flow = loop.flow
     frames = [flow.frame[node] for node in storage.nodes]

@@ -191,7 +191,7 @@ def lowers(
         as axes, because the rule or the result shape depends on them. Negative positions
         count from the end. If the positions depend on the node, pass a function.
       by_kernel: returns why a node's kernel is preferred if there is one, or "".
-      compiles_alone: returns True if compiling a single node pays, because its kernel is much
+      compiles_alone: returns True if compiling a single node pays off, because its kernel is much
         slower.
       pairs: True if the rule handles complex tensors, as real ones with a last axis of two.
     Raises: AlreadyExistsError: an op type already has a rule.
@@ -228,7 +228,7 @@ def kernel_preference_reason(node: Node) -> str:
 
 
 def is_worth_compiling(node: Node) -> bool:
-    """Return True if compiling a single node pays."""
+    """Return True if compiling a single node pays off."""
     return rule_of(node.type) is not None and node.type in _alone and _alone[node.type](node)
 
 

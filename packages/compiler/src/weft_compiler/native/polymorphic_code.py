@@ -3,11 +3,11 @@
 The sizes of all inputs are linear functions of one size. Lowering has verified the code for some
 sizes. It supports all sizes between them if they differ enough to rule out other lowering
 decisions: three or more, of which one is odd and one is a multiple of 16. Choices of lowering
-depend on limits and on divisibility, and a function that is not linear differs from a line in one
-of these. Values that lowering computes from sizes could depend on a size in any way, such as by its
-remainder modulo 3. They are evaluated for each further size, which is served only if they are
-linear functions of the size there (`weft_compiler.lower.folded_values`). The verifier has proven
-for all sizes that no index is out of bounds.
+depend on limits and on divisibility, and a nonlinear function differs from a line at one of these
+sizes. Values that lowering computes from sizes could depend on a size in any way, such as by its
+remainder modulo 3. They are evaluated for each additional size, which is supported only if they are
+linear functions of the size (`weft_compiler.lower.folded_values`). The verifier has proven for all
+sizes that no index is out of bounds.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class PolymorphicCode:
 
     @property
     def is_dense(self) -> bool:
-        """True if all sizes between the verified ones are served."""
+        """True if all sizes between the verified ones are supported."""
         return (
             self._lines is not None
             and len(self.verified) >= _LEAST_VERIFIED

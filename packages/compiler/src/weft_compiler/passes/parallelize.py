@@ -58,7 +58,7 @@ def parallelize_loops(program: Program, context: Context) -> Program:
 
 
 class _Parallelization(ScopedMutator):
-    """Mutator that marks outermost loops for threads where that pays, and others for lanes."""
+    """Mutator that marks outermost loops for threads where that pays off, and others for lanes."""
 
     def rewrite_statement(self, statement: Statement) -> Statement | Body:
         vectorization = _Vectorization(self.buffers, self.context)

@@ -10,7 +10,7 @@
 In this example the scores of attention are never in memory as a whole. Adjacent statements are put
 into one loop over blocks of rows if each row of their shared buffers is used only by the iterations
 and products for that row. The second operand of a product is read again for each block, so tiling
-pays only if the intermediate matrix is larger.
+pays off only if the intermediate matrix is larger.
 
 A product that sums over the rows, such as one with the transpose of such a matrix in a gradient, is
 accumulated block by block.
@@ -342,7 +342,7 @@ def _tile_size(
 ) -> tuple[list[Buffer], int]:
     """Return the buffers between the steps of a group, and the rows per tile.
 
-    0 if tiling does not pay.
+    0 if tiling does not pay off.
 
     Args:
       users: the number of statements that use each buffer.

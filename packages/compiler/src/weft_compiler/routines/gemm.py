@@ -157,7 +157,7 @@ class Gemm(Product):
 
 
 class Matmul(Product):
-    """A product by generated code, which packs b if that pays."""
+    """A product by generated code, which packs b if that pays off."""
 
     routine: ClassVar[str] = "matmul"
     library: ClassVar[Library | None] = MATMUL_LIBRARY

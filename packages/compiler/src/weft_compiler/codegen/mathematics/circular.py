@@ -1,7 +1,7 @@
 """Sine, cosine and tangent.
 
 Large arguments are reduced exactly for any magnitude (Payne and Hanek). x is an integer times a
-power of two. The integer is multiplied with a window of the stored bits of 2 / pi, chosen such that
+power of two. The integer is multiplied with a window of the stored bits of 2 / pi, chosen so that
 the product modulo 4 is the number of quarter turns.
 """
 

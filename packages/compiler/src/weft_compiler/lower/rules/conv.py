@@ -73,7 +73,7 @@ def kernel_reason(node: Node) -> str:
 
 
 def _is_worth_compiling(node: Node) -> bool:
-    """Return True if compiling a single convolution pays: its kernel copies all windows first."""
+    """Return True if compiling a single convolution pays off: its kernel copies all windows."""
     return node.outputs[0].dtype in _TYPES
 
 

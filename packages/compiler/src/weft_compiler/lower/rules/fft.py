@@ -594,7 +594,7 @@ def _kernel_reason(node: Node) -> str:
 
 
 def _is_worth_compiling(node: Node) -> bool:
-    """Return True if compiling a single transform pays: it has several rows."""
+    """Return True if compiling a single transform pays off: it has several rows."""
     lengths, dims = _lengths_of(node), node.inputs[0].dims
     if lengths is None or dims is None:
         return False

@@ -43,9 +43,10 @@ def kernel_reason(node: Node) -> str:
 
 
 def _is_worth_compiling(node: Node) -> bool:
-    """Return True if compiling a single product pays.
+    """Return True if compiling a single product pays off.
 
-    It pays for bfloat16, for many small products, and for integers, which BLAS does not support.
+    It pays off for bfloat16, for many small products, and for integers, which BLAS does not
+    support.
     """
     (a, _), (c,), attrs = node.inputs, node.outputs, node.attrs
     if c.dtype is dtypes.bfloat16 or c.dtype.is_integer:

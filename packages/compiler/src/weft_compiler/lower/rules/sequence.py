@@ -17,7 +17,7 @@ from weft_tensor import dtypes
 
 @lowers("Bincount", known_operands=(1,))
 def _bincount(op: Operation) -> Value:
-    """Count values, ignoring those not below the size; weights are summed in float64."""
+    """Count values, ignoring values at or above the size; weights are summed in float64."""
     (x, _, weights), shape = op.inputs, op.shape()
     weighted = bool(weights.size)
     require(not weighted or weights.shape == x.shape, "the shapes of weights and values differ")

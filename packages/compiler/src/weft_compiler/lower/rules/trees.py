@@ -1,4 +1,4 @@
-"""Inference of tree ensembles; each sample descends each tree on its own."""
+"""Inference of tree ensembles; each sample descends each tree separately."""
 
 from __future__ import annotations
 
