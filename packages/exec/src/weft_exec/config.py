@@ -80,7 +80,7 @@ class SessionConfig:
       mixed_precision: the type of products, with casts from and to float32; None for float32.
       memory_optimization: a name of `RewriterConfig.MemOptType` that selects the memory
         optimizations.
-      gradient_scope: the name scope by which gradient nodes are recognized.
+      gradient_scope: the name scope that identifies gradient nodes.
       jit: the default for nodes without a compilation scope. None uses `WEFT_JIT`; if that is
         unset, everything worthwhile is compiled unless `deterministic`.
       jit_check: compare compiled results with those of kernels.

@@ -13,7 +13,7 @@ WARM_UP: Final = 0.25
 _MEMORY: Final = 5.0
 """Number of values that are averaged equally; each later value weighs one over this."""
 _DOUBT: Final = 3.0
-"""Number of values for which a mean weighs as much as the estimate that it is blended with."""
+"""Number of values at which a mean has the same weight as the estimate."""
 _RATIO_MEMORY: Final = 1000.0
 _RATIO_LIMIT: Final = 1000.0
 
@@ -23,7 +23,7 @@ class Mean(NamedTuple):
 
     Attributes:
       value: the mean, in any unit.
-      weight: the number of values, where the first one counts less.
+      weight: the number of values; the first one has a lower weight.
       fresh: True if no value was added in this process.
     """
 

@@ -74,7 +74,7 @@ class CostModel:
     Args:
       node_limit: maximum number of measured nodes on each device type; the least recently measured
         are evicted.
-      op_limit: maximum number of measured kinds of nodes, that is of equal op, types and shapes.
+      op_limit: maximum number of measured kinds of nodes (nodes with equal op, types and shapes).
     """
 
     def __init__(self, node_limit: int = 200_000, op_limit: int = 50_000) -> None:
@@ -168,7 +168,7 @@ class CostModel:
         return self._entry(node).exact.work
 
     def is_measured(self, node: Node, device: DeviceDescription) -> bool:
-        """Return True if this very node was measured on a device of this type."""
+        """Return True if this exact node was measured on a device of this type."""
         text = self._entry(node).profile.text
         return self._measurements.nodes.get((device.type, node.name, text)) is not None
 

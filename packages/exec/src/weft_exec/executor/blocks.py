@@ -1,7 +1,7 @@
-"""Instructions for conditionals and loops that run in a line, with nested segments.
+"""Instructions for conditionals and loops that run in sequence, with nested segments.
 
 They receive the slots and work on them in place. A Switch needs no instruction, since both of its
-outputs are its input. Nor does an Exit, which is the loop variable itself.
+outputs are its input. An Exit needs none either, since it is the loop variable itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Results by which a compiled function requests that kernels run instead."""
+"""Results of a compiled function that request that kernels run instead."""
 
 from __future__ import annotations
 

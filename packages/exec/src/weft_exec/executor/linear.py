@@ -2,8 +2,8 @@
 
 An instruction is `(function, gather, slot, dead)`. Call the function with the arguments that
 `gather` reads from the slots, store the result (a slice stores several), then clear the slots in
-`dead`, which have no more users. This loop is the hot path of the dynamic executor: add nothing to
-it that not every node of every step needs.
+`dead`, which have no more users. This loop is the hot path of the dynamic executor: add only what
+every node of every step needs.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ class Segment:
         """Run all instructions, and record a reading of the clock before and after each.
 
         Args:
-          log: of the current thread.
+          log: log of the current thread.
           check: called before the first instruction and after each, if it is not None.
           ready: when the segment could have started, as a reading of the clock; 0 for now.
         Returns: the slots of results that others use, and a list whose last elements are the times

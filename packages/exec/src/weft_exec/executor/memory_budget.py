@@ -11,7 +11,7 @@ from weft_graph.ir.step_graph import StepGraph
 from weft_graph.passes.memory import BytesOf, Values, lifetimes, peaks
 
 _FRAGMENTATION = 16
-"""One over this is the fraction of a device's memory that is reserved for fragmentation."""
+"""Reciprocal of the fraction of a device's memory that is reserved for fragmentation."""
 
 
 Span = tuple[int, int]

@@ -52,7 +52,7 @@ def source_text(file: str) -> str:
 
 
 def _computation_type(types: Sequence[str]) -> str:
-    """Return the computation type: float32 for float16, float64 if any is, else the type."""
+    """Return the computation type: float64 if any type is, float32 for float16, else the type."""
     floating = [name for name in types if name.startswith("float")]
     if not floating:
         return types[0]

@@ -29,7 +29,7 @@ GRAPHS: Final = 4
 TRIES: Final = 64
 """Number of calls with new conditions after which no further graphs are captured."""
 _COST: Final = 4
-"""Number of such calls that a capture counts as, if variables keep changing their memory."""
+"""Number of such calls that a capture counts for if variables keep changing their memory."""
 
 _log: Final = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ n numbers are made from words as follows:
   is r (1 - τ²) / (1 + τ²), which is -r cos 2πu[m+i], and number m+i is 2 r τ / (1 + τ²). Equal up
   to the rounding of ln and tan.
 - Truncated normal: normals; then, as long as some exceed 2 in absolute value, these are replaced,
-  in order, by as many normals made from the next words.
+  in order, by the same number of normals made from the next words.
 - Gamma and Poisson numbers are those of `numpy.random.Generator` over the stream; equal for one
   version of NumPy only.
 """

@@ -296,7 +296,7 @@ def _first_largest(fit: PoolGeometry, x: Array, y: Array) -> Array | None:
     """Return the number of the first tap with the maximum, found axis by axis from the last one.
 
     Return None if that is ambiguous, because an output is not a maximum, is a NaN, or equals the
-    padding value, or if the array is too small for this to pay.
+    padding value, or if the array is too small for this to pay off.
     """
     pool = fit.pool
     if pool.device.xp is not np or x.size < _MIN_BLOCKED_SIZE:

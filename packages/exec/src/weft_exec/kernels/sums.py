@@ -21,8 +21,8 @@ BLOCK: Final = 128
 NARROW: Final = 4
 """Maximum number of columns for which blocks are four times as long."""
 FEW: Final = 64
-"""Number of elements below which a call of BLAS does not pay; also a row length for which NumPy is
-as fast.
+"""Number of elements below which a call of BLAS does not pay off; also a row length for which NumPy
+is as fast.
 """
 
 PRODUCTS: Final = "fd"

@@ -19,7 +19,7 @@ from weft_graph.passes.deadlock_analysis import BlockingOrder
 from weft_graph.passes.flow import Flow
 
 _AHEAD: Final = 3
-"""Under memory pressure, how many nodes before its first user a Receive may begin."""
+"""Maximum number of nodes between a Receive's start and its first user if memory is short."""
 _LEAST_BYTES: Final = 1 << 16
 """Size in bytes below which Receives are not delayed."""
 _SLACK: Final = 2

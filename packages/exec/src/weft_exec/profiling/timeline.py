@@ -19,7 +19,7 @@ class NodeTime(NamedTuple):
 
     Attributes:
       label: known facts about the node, its inputs and its iteration.
-      nbytes: of its outputs.
+      nbytes: bytes of its outputs.
     """
 
     device: str
@@ -55,7 +55,7 @@ class _Edge(NamedTuple):
 
 
 def node_times(step_stats: Any) -> Iterator[NodeTime]:
-    """Yield the executions that a `StepStats` message tells of, device by device."""
+    """Yield the executions in a `StepStats` message, device by device."""
     for device in step_stats.dev_stats:
         for stats in device.node_stats:
             nanoseconds = stats.all_start_nanos or 1000 * stats.all_start_micros
@@ -72,8 +72,8 @@ def node_times(step_stats: Any) -> Iterator[NodeTime]:
 def _edges(times: Sequence[NodeTime]) -> list[_Edge]:
     """Return the values that executions read from others.
 
-    Of several executions of a source that of the same iteration counts, or else, as of a node
-    outside of the loop, the last one that had ended before.
+    If a source has several executions, the one of the same iteration counts. Otherwise, as for a
+    node outside of the loop, the last one that ended before counts.
     """
     executions: dict[str, list[NodeTime]] = {}
     for time in times:
@@ -99,7 +99,7 @@ class Timeline:
     """The times of a traced step.
 
     Args:
-      step_stats: of a RunMetadata that a step with `trace_level=RunOptions.FULL_TRACE` has filled.
+      step_stats: the field of the RunMetadata of a step with `trace_level=RunOptions.FULL_TRACE`.
       graph: accepted for compatibility: the statistics name the inputs.
 
     Examples:
@@ -128,7 +128,7 @@ class Timeline:
 
         Args:
           show_dataflow: draw arrows from each node to those that use its outputs.
-          show_memory: draw how many bytes of outputs are there, at each time.
+          show_memory: draw the bytes of live outputs over time.
         """
         devices = dict.fromkeys(time.device for time in self._times)
         processes = {device: number for number, device in enumerate(devices)}

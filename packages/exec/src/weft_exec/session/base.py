@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("weft")
 _MAY_GROW = 8
-"""One over this is the fraction by which statically unknown sizes may exceed those of a plan: a
+"""Reciprocal of the fraction by which statically unknown sizes may exceed those of a plan: a
 plan for 32 is used for 36.
 """
 
@@ -234,7 +234,7 @@ class BaseSession:
         return results[0] if signature.single else signature.plan.rebuild(results)
 
     def tracing_changed(self) -> None:
-        """Find out whether steps may take the fast path, which records and checks nothing."""
+        """Determine if steps may take the fast path, which records and checks nothing."""
         watched = self._watched or self._updates.is_counting or consumers.is_active()
         self._plain = not watched
 
@@ -297,7 +297,7 @@ class BaseSession:
         """Run one step, and send its record to all consumers.
 
         Args:
-          is_kept: whether the record is for the caller, too.
+          is_kept: True if the record is for the caller, too.
         """
         self._is_recorded = True
         trace = consumers.begin_step(signature.label, is_kept)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from weft_graph.passes.memory_optimization import MemoryOptions
 
 _IN_FLIGHT = 4
-"""One over this is the fraction of a device's budget that is reserved for copies in flight.
+"""Reciprocal of the fraction of a device's budget that is reserved for copies in flight.
 Swapping uses the rest: a value occupies memory until its copy to the host has ended, and again from
 before its user runs.
 

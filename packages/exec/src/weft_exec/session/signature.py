@@ -78,7 +78,7 @@ def step_label(fetches: Sequence[str], feeds: Sequence[str]) -> str:
 
 
 def _short(names: Sequence[str]) -> str:
-    """Return the first of some names, and how many more there are."""
+    """Return the first of some names, and the number of the others."""
     num_omitted = len(names) - _MAX_NAMES
     shown = ", ".join([name.removesuffix(":0") for name in names[:_MAX_NAMES]])
     return f"{shown}, and {num_omitted} more" if num_omitted > 0 else shown

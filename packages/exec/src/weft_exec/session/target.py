@@ -141,7 +141,8 @@ class Backend(ABC):
     def record_tasks(self) -> TasksRecording | None:
         """Start recording the tasks of other processes; return None if there are none.
 
-        Raises: OpError: they cannot be recorded, such as because another trace is being recorded.
+        Raises: OpError: they cannot be recorded, for example because another trace is being
+          recorded.
         """
         return None
 

@@ -20,12 +20,13 @@ class trace:  # noqa: N801 - a context manager used as a function
     """Records a block of code to a trace file; of matrices, returns their trace.
 
     All sessions of the process are recorded. Blocks may be nested, and threads may record at the
-    same time: each block writes its own file. `weft trace summary FILE` tells where the time went.
+    same time: each block writes its own file. `weft trace summary FILE` shows how the time was
+    spent.
 
     Args:
       x: the path of the file, which is replaced if it exists. For the trace of matrices: a tensor,
         as of `wf.linalg.trace`.
-      name: of the operation that computes the trace of matrices.
+      name: name of the operation that computes the trace of matrices.
     Raises:
       OSError: the file cannot be written. If the block raises an error, that one is raised instead.
       AlreadyExistsError: another block writes the file.

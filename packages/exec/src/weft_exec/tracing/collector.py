@@ -78,7 +78,7 @@ class Batch(NamedTuple):
 
     Attributes:
       step: the step that they belong to; None outside of steps.
-      ident, native_id, name: of the thread.
+      ident, native_id, name: identifiers and name of the thread.
       runs, spans: its records.
     """
 

@@ -49,7 +49,7 @@ class TasksRecording(Protocol):
     """A recording of other processes that run steps of a session.
 
     Attributes:
-      target: of the session.
+      target: target of the session.
     """
 
     target: str
@@ -183,7 +183,7 @@ def record_block(kind: int, name: str, op: str) -> Iterator[None]:
 
     Args:
       kind: a `weft_trace.schema.Kind`.
-      name, op: of the subject.
+      name, op: name and op of the subject.
     """
     if not _consumers:
         yield
@@ -200,7 +200,7 @@ def acquire(lock: Any, name: str, timeout: float = -1) -> bool:
     """Acquire a lock, and record the wait for it if another thread holds it.
 
     Args:
-      name: of the wait in the trace, such as "lock of the session".
+      name: name of the wait in the trace, such as "lock of the session".
       timeout: in seconds; -1 for no limit.
     Returns: False if the timeout has passed.
     """

@@ -31,8 +31,9 @@ class _Item(NamedTuple):
       time: when they were added, as a reading of the clock.
       num_readings: their number of readings.
       step: the step that they belong to; None outside of steps.
-      ident: of the thread that called the step, if all of its events are in `step`; else 0.
-      log: of the thread that made `runs` and `spans`; None for a whole step.
+      ident: identifier of the thread that called the step, if all of its events are in `step`; else
+        0.
+      log: log of the thread that made `runs` and `spans`; None for a whole step.
     """
 
     time: int

@@ -43,7 +43,7 @@ class Event(NamedTuple):
       node: the node that runs; None for a generated kernel or a compiled loop.
       device: name of its device.
       members: the nodes that it computes if it is not a single node.
-      name, op: of a generated kernel or a compiled loop.
+      name, op: name and op of a generated kernel or a compiled loop.
       estimated: True if its times are shares of a measured time.
       lane: name of the device whose lane shows it; "" for the thread's lane.
     """
@@ -153,7 +153,7 @@ class SegmentProgram(Program):
     it have ended.
 
     Args:
-      instructions, nodes, devices: of the segment.
+      instructions, nodes, devices: contents of the segment.
       nested: the traced function of each instruction that has segments, else None.
       marked_device: the device with marks; "" for none.
     Attributes:
@@ -393,7 +393,7 @@ class GeneratedProgram(Program):
     Args:
       whole: the event of the region.
       num_kernels: number of its generated kernels.
-      kernels: returns the nodes of each; called when they are first needed, since that may take
+      kernels: returns the nodes of each; called when they are first needed, since this may take
         long. If it returns another number of kernels, the kernels have no members.
       shares: returns the estimated fraction of the time of each of some nodes, 1 in total.
     """

@@ -17,9 +17,9 @@ class NodeRecord:
     Attributes:
       output_bytes: total bytes of all outputs.
       sizes: bytes of each output; empty if unknown.
-      waited: whether most of the time was spent waiting for something other than the device.
+      waited: True if most of the time was spent waiting for something other than the device.
       iteration: tag of the iteration that the node ran in; see `weft_exec.step_labels.NodeLabel`.
-      estimated: whether the time is a share of the time of a compiled region.
+      estimated: True if the time is a share of the time of a compiled region.
       asked: time at which a Receive requested its value, if that was before `start`; else 0.
     """
 

@@ -18,7 +18,7 @@ from weft_trace.writer import Writer
 _log: Final = logging.getLogger("weft")
 
 _UNKNOWN_ERROR: Final = 10**9
-"""Error of the clocks of tasks about which the steps say nothing, in nanoseconds."""
+"""Clock error of tasks whose offset does not follow from steps, in nanoseconds."""
 
 
 class WholeStep(NamedTuple):
@@ -38,7 +38,7 @@ def add_tasks(writer: Writer, content: bytes, steps: Sequence[WholeStep], proces
 
     Args:
       content: the bytes of the trace file of the tasks.
-      steps: of the client while the tasks were recorded.
+      steps: the client's steps while the tasks were recorded.
       process: the client.
     """
     with tempfile.TemporaryDirectory() as folder:
@@ -89,7 +89,7 @@ def matching_steps(
 
 
 def clock_offset(pairs: Sequence[tuple[WholeStep, WholeStep]]) -> tuple[int, int]:
-    """Return how far the clock of the tasks is ahead, and the largest error of that."""
+    """Return the offset of the tasks' clock, and its largest error."""
     if not pairs:
         return 0, _UNKNOWN_ERROR
     lowest = max([remote.end - local.end for local, remote in pairs])

@@ -135,9 +135,9 @@ class ThreadLog:
     """The records of one thread in one step.
 
     Attributes:
-      ident: of the thread, as of `threading.get_ident`.
-      native_id: of the thread in the operating system.
-      name: of the thread.
+      ident: identifier of the thread, from `threading.get_ident`.
+      native_id: identifier of the thread in the operating system.
+      name: name of the thread.
       iteration: the iteration that the thread is in.
       runs: its executions of programs.
       phases: its phases as the kind, the name, the start and the end; `spans` contains them too.

@@ -349,7 +349,7 @@ class Compilation:
         raise CompilationAbandoned
 
     def _announce(self, selected: _Chosen, waits: bool) -> None:
-        """Log, once in a process, that and how long regions are compiled."""
+        """Log once per process that regions are compiled, and how long this takes."""
         if self._is_announced:
             return
         self._is_announced = True
@@ -396,8 +396,8 @@ def compilation() -> Compilation:
 def _start_thread(work: Callable[[_Chosen], None], selected: _Chosen) -> threading.Thread:
     """Return a thread that does some work.
 
-    It is not a thread of a pool: the interpreter waits for those before it ends the main thread, so
-    they could not tell that the program has ended.
+    It is not a thread of a pool: the interpreter waits for pool threads before it ends the main
+    thread, so they could not detect the end of the program.
     """
     thread = threading.Thread(target=work, args=(selected,), name="weft-compiler")
     thread.start()

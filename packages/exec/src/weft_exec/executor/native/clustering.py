@@ -25,7 +25,7 @@ from weft_tensor import dtypes
 LEAST: Final = 2
 """Minimum number of computing nodes that makes a region worth its call."""
 MOST: Final = 1000
-"""Maximum number of nodes of a region: a step gains nothing by one until all of it is compiled."""
+"""Maximum number of nodes of a region: a step gains nothing until all of it is compiled."""
 
 
 class NodeSelection(NamedTuple):
@@ -208,7 +208,7 @@ def _snapshots(
 
 
 def _split_nodes(members: list[Node], conditionals: Conditionals) -> list[list[Node]]:
-    """Split nodes, in topological order, into pieces of similar size that only need earlier ones.
+    """Split topologically ordered nodes into pieces of similar size that need only earlier ones.
 
     A conditional is in one piece, unless that would be twice as large as others.
     """
@@ -296,8 +296,7 @@ class _Dependencies(NamedTuple):
 
     Attributes:
       where: key of the nodes that it may be compiled together with; None if it is not compiled.
-      steps: number of transitions, on the longest path to it, into compiled nodes from other
-        places.
+      steps: number of transitions, on the longest path to it, into compiled nodes from other nodes.
       late: bit set of the nodes among its sources whose values come late.
       ends: True if it changes variables in place, so that nodes that wait for it are in another
         region: results of members are read in place, or copied.
@@ -371,7 +370,7 @@ def _are_known_from_shapes(node: Node, sizes: Collection[Node]) -> bool:
 
 
 def _shape_inputs(node: Node) -> Sequence[int]:
-    """Return the positions of inputs whose values sizes depend on; none if shapes suffice."""
+    """Return the positions of inputs whose values determine sizes; none if shapes suffice."""
     rule = node.op_def.value_rule
     return range(len(node.inputs)) if rule is None or rule.needs is None else rule.needs
 

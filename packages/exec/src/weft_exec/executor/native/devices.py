@@ -43,8 +43,8 @@ def on_devices(
 ) -> Iterable[RegionClaim]:
     """Yield the regions of a part on devices other than CPUs.
 
-    Nodes there are only compiled on request, which `WEFT_JIT` may be. They are compiled when shapes
-    are first met, because the time of their kernels is not measured.
+    Nodes there are compiled only on request, for example by `WEFT_JIT`. They are compiled when
+    shapes are first seen, because the time of their kernels is not measured.
     """
     includes_all = jit_setting in ("on", "now")
     plain = {node for node in requested if node.attrs.get(COMPILED, includes_all)}
@@ -91,7 +91,7 @@ class _Region(CompiledRegion):
         self._changes: Sequence[int] = region.node.attrs["updates"]
 
     def __call__(self, *inputs: Any) -> Any:
-        """Return the results; NotImplemented if a check fails, whose error the kernels raise."""
+        """Return the results; NotImplemented if a check fails; the kernels then raise the error."""
         if any(state_of(inputs[input_index]).xp is np for input_index in self._changes):
             return NotImplemented
         try:

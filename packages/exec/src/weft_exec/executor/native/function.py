@@ -61,7 +61,7 @@ class CompiledRegion:
       generator: compiles functions of the members.
       device: allocates the memory of results.
       mode: when functions are compiled.
-      checked: whether kernels compute the same, for comparison.
+      checked: True if kernels compute the same, for comparison.
     """
 
     def __init__(

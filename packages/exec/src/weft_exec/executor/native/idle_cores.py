@@ -14,12 +14,12 @@ _LEAST_IDLE: Final = 0.75
 
 
 class IdleCores:
-    """Tells if a core that this process may use was idle since the last question.
+    """Detector of idle cores: True if a core of this process was idle since the last query.
 
     Args:
       clock: seconds of wall time.
       used_seconds: processor seconds of this process.
-      idle_seconds: seconds that the process's cores were idle, summed over them, since some time;
+      idle_seconds: total idle seconds of the process's cores since a fixed time;
         None if the system does not report it.
     """
 

@@ -89,7 +89,7 @@ def collect_watched() -> Iterator[list[InputRecorder]]:
 def watch_region(
     generator: CodeGenerator, region: Region, to_host: Callable[[Any], Any]
 ) -> InputRecorder | None:
-    """Return a recording function for a region if steps are planned to be explained, else None.
+    """Return a recording function for a region if the plan is for an explanation, else None.
 
     Args:
       to_host: copies values of the region's device to the host's memory.

@@ -26,14 +26,14 @@ _MOST_FREE: Final = os.cpu_count() or 1
 """Maximum number of copies kept for concurrent calls: more than processors rarely run."""
 
 _SHORT: Final = 2e-4
-"""Seconds below which a call is tried unwatched: some hundred times the cost of watching it."""
+"""Maximum seconds of a call that is tried unwatched: some hundred times the cost of watching."""
 
 _BRIEF: Final = 1e-3
 """Maximum duration, in seconds, of a call with bounded time after which the next call is not
 watched: a tenth of the delay that Ctrl-C may have."""
 
 _MOST_FAILURES: Final = 8
-"""Number of calls that failed the try as a short one, after which none is tried any more."""
+"""Number of calls that failed the short try after which no further call is tried."""
 
 
 class StoppableFunction:
@@ -41,11 +41,11 @@ class StoppableFunction:
 
     Watching a call takes some microseconds. So a call that may end before it first checks its flag
     is tried unwatched: it then either stops at the flag, having changed nothing, or is done before.
-    A function of bounded time is not watched either, once it has proved brief.
+    A function of bounded time is not watched either, once it has proved to be short.
 
     Args:
-      tried: whether short calls are worth a try.
-      bounded: whether the time of a call follows from shapes.
+      tried: True if short calls are worth a try.
+      bounded: True if the time of a call follows from shapes.
     """
 
     def __init__(self, generated: Generated, tried: bool = False, bounded: bool = False) -> None:

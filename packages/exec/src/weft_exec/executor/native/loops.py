@@ -1,8 +1,8 @@
 """Loops compiled as one function: their selection, and the function of each.
 
-A loop runs by its kernels until it is compiled for the shapes that it meets, and if the compiled
-code refuses; then nothing has changed, because TensorArrays and stacks are only updated after its
-last iteration.
+A loop runs with its kernels until it is compiled for its shapes, and whenever the compiled code
+declines; then nothing has changed, because TensorArrays and stacks are only updated after its last
+iteration.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ _ROOM: Final = 128
 grows."""
 _MOST_ROOM: Final = 1 << 14
 _MOST_AT_ONCE: Final = 1 << 22
-"""Maximum capacity of loops that cannot go on; those that need more run with kernels."""
+"""Maximum capacity of loops that cannot continue; those that need more run with kernels."""
 _REFUSED: Final = 3
-"""Number of runs in a row that are repeated with kernels, after which a loop stays with these."""
+"""Number of consecutive runs repeated with kernels after which a loop always uses kernels."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -155,10 +155,10 @@ class CompiledLoop:
       generator: compiles functions of the loop.
       device: allocates the memory of results.
       mode: when functions are compiled.
-      checked: whether kernels compute the same, for comparison.
+      checked: True if kernels compute the same, for comparison.
       around: the loops around it that may be compiled.
-      given_up: records loops that stay with their kernels, at least for some shapes; a loop runs by
-        kernels itself while those around it may still be compiled.
+      given_up: records loops that stay with their kernels, at least for some shapes; a loop runs
+        with kernels while its outer loops may still be compiled.
     """
 
     def __init__(
@@ -439,7 +439,7 @@ class CompiledLoop:
         """Update TensorArrays, stacks and variables, and return the last values.
 
         Args:
-          parts: for each time that the loop went on, the arrays filled for each place.
+          parts: for each call that continued the loop, the arrays filled for each place.
           out: the last results of the function.
           changes: changes of variables.
         """

@@ -50,5 +50,5 @@ def read_history(content: bytes | None) -> History:
 
 
 def write_history(history: History, name: str, members: int) -> bytes:
-    """Return a history as JSON, with the region's name and number of nodes for people."""
+    """Return a history as JSON, with the region's name and number of nodes for human readers."""
     return json.dumps({"name": name, "members": members} | history._asdict()).encode()

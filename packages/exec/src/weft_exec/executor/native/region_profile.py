@@ -62,7 +62,8 @@ class Measurements:
       runs: the number of these runs.
       num_choices: the number of choices.
       history: measurements of earlier processes; empty before the look.
-      is_spent: True if earlier processes have paid for a compile of this process already.
+      is_spent: True if kernel time of earlier processes has already paid for a compilation in this
+        process.
       key: the fingerprint under which measurements are kept, or None.
     """
 
@@ -104,7 +105,7 @@ class RegionProfile(KernelFallback):
       seconds: processor seconds of all runs with kernels, extrapolated from those that are timed.
       least: processor seconds of the fastest run.
       estimate: seconds to compile it, before any measurement.
-      look: seconds that a look for its code on the disk takes.
+      look: seconds needed to look for its code on the disk.
       looked: True once its code was looked for.
       is_compiled: True once it was compiled, or could not be.
       is_leader: True if its compilation may support all choices, and the kernel time of all counts.
@@ -226,7 +227,7 @@ class RegionProfile(KernelFallback):
 
         Args:
           run: the compiled function.
-          replace: puts another function in its place: the function itself, or None for kernels.
+          replace: replaces the returned function: by the function itself, or by None for kernels.
         """
         total = self.measurements
         mean_seconds = self.seconds / max(1, self._counted)

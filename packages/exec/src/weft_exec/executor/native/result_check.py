@@ -132,7 +132,7 @@ class KernelCheck:
         return _as_sequence(self._kernels[member](*branch_inputs))
 
     def _raise_first(self, values: dict[Output, Any], by_kernels: dict[Output, Any]) -> None:
-        """Raise the error of the first node whose kernel has other results for the same inputs.
+        """Raise the error of the first node whose kernel has different results for the same inputs.
 
         Rounding errors left by terms that cancel are then not blamed on the nodes that read them.
         """
@@ -177,7 +177,7 @@ class KernelCheck:
         want: Any,
         values: dict[Output, Any],
     ) -> bool:
-        """Return True if nodes that are right by themselves differ from kernels about as much."""
+        """Return True if nodes that are each correct differ from kernels about as much."""
         if output is None:
             return False
         want, exact = self._host(want), self._host(values[output])
@@ -215,7 +215,7 @@ def _error(node: Node, value: Any, want: Any) -> errors.InternalError:
 def results_of(members: Sequence[Node]) -> list[Output]:
     """Return all values that some nodes compute.
 
-    A node that changes variables has no value, and a Switch no new one.
+    A node that changes variables has no value, and a Switch has no new value.
     """
     return [
         output

@@ -114,11 +114,11 @@ class SpecializationCache(Generic[K, C]):
       generator: compiles it.
       device: has the settings of threads.
       mode: when functions are compiled.
-      checked: whether kernels compute the same, for comparison.
+      checked: True if kernels compute the same, for comparison.
 
     Attributes:
       lookup: returns the function of a key, None if it stays with kernels, and its second argument
-        if the key is unknown. It is the `get` of a dictionary, as each call needs it.
+        if the key is unknown. It is a dictionary's `get`, because every call uses it.
     """
 
     def __init__(
@@ -253,9 +253,9 @@ class SpecializationCache(Generic[K, C]):
     def _pool_measurements(self, profiles: Sequence[RegionProfile]) -> None:
         """Count the kernels of all waiting choices for one of them, if its code may support all.
 
-        So a region whose sizes vary is compiled although no single size takes long: for all sizes,
-        or for a size that dominates first. If choices did not share code, here or in an earlier
-        process, each pays for its own.
+        A region with varying sizes is therefore compiled even if no single size takes long: first
+        for a dominating size if there is one, else for all sizes. If choices did not share code,
+        here or in an earlier process, each pays for its own.
         """
         num_separate = len(self._functions) - len(self._sharing)
         is_monomorphic = num_separate > 1 or self._measurements.history.is_monomorphic
@@ -351,9 +351,9 @@ class SpecializationCache(Generic[K, C]):
     def _keep(self, key: K, function: Function | None, shares: bool) -> None:
         """Store the function of a key, and drop another if there are too many.
 
-        When all room is taken, the others are marked as unused by wrappers that remove themselves
-        at the next call. So a function is dropped only if it was not used since the last one was
-        added.
+        When the table is full, the other functions get wrappers that mark them as unused and remove
+        themselves at the next call. So a function is dropped only if it was not used since the last
+        one was added.
 
         Args:
           shares: True if its code is shared with another choice and takes little memory.

@@ -96,7 +96,7 @@ class Variables:
         )
 
     def is_changed_by_any(self, nodes: Collection[Node], source: Output) -> bool:
-        """Return True if one of some nodes changes the variable of a reference or a handle."""
+        """Return True if any of the nodes changes the variable of a reference or a handle."""
         variable = variable_of(source)
         order = () if variable is None else self._touches.get(variable, ())
         return any(touch.changes and touch.node in nodes for touch in order)

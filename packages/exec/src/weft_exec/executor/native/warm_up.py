@@ -1,11 +1,11 @@
-"""First runs of a plan with kernels alone, until choosing compiled regions pays.
+"""First runs of a plan with kernels alone, until choosing compiled regions pays off.
 
 To choose the regions of a plan, the compiler is imported (0.1 s) and inspects each node. A short
-script should not pay for that. So the first plan of a step has no regions. It is replaced by one
-that has once its runs have taken as long as choosing will, if this delays the process by 8 % at
-most, or less than a quarter of the time that an earlier run of the script took with kernels. If
-that run used compiled code, the plan is replaced after its first run; most plans run only once,
-such as those of initializers.
+script should not pay for that. So the first plan of a step has no regions. It is replaced by a plan
+with regions once its runs have taken as long as choosing regions will, if this delays the process
+by 8 % at most, or less than a quarter of the time that an earlier run of the script took with
+kernels. If that run used compiled code, the plan is replaced after its first run; most plans run
+only once, such as those of initializers.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def _import_seconds() -> float:
 def can_warm_up(nodes: Iterable[Node]) -> bool:
     """Return True if a plan may begin without compiled regions.
 
-    It may by default, but not if the environment, the session's config or a scope of the program
-    says which nodes are compiled.
+    It may by default, unless the environment, the session's config or a scope of the program
+    selects the nodes to compile.
     """
     return (
         not jit_environment()
