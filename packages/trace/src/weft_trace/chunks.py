@@ -89,7 +89,7 @@ class Chunk(NamedTuple):
       rows: number of rows in the payload.
       first, last: the interval of time that the rows cover, in nanoseconds since the epoch.
       payload: the bytes after decompression.
-      level: of the rows of a LEVELS chunk.
+      level: level of the rows of a LEVELS chunk.
     """
 
     type: int
@@ -157,9 +157,9 @@ class ChunkHeader(NamedTuple):
     """The header of a chunk in a file.
 
     Attributes:
-      offset: of the header, in bytes from the start of the file.
+      offset: offset of the header, in bytes from the start of the file.
       type, rows, first, last, level: as in `Chunk`.
-      is_compressed: whether the payload is.
+      is_compressed: True if the payload is.
       stored_size, size: bytes of the payload in the file, and after decompression.
       checksum: CRC-32 of the header from its type on, and of the stored payload.
     """

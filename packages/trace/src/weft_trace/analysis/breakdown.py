@@ -88,7 +88,7 @@ class Total(NamedTuple):
       num_events: their number.
       duration: their sum, in nanoseconds.
       queueing: the sum of their queueing delays.
-      is_estimated: whether durations are shares of measured ones.
+      is_estimated: True if durations are shares of measured ones.
     """
 
     name: str

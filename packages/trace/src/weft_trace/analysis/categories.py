@@ -49,7 +49,7 @@ def category_of(kind: int, node: Node) -> Category:
     """Return the category of the events of a node.
 
     Args:
-      kind: of the event: a `Kind`, or a number from a newer version.
+      kind: kind of the event: a `Kind`, or a number from a newer version.
     """
     if kind == Kind.PHASE and node.name == "compile":
         return Category.COMPILE

@@ -31,9 +31,9 @@ class Change:
 
     Attributes:
       target: one of `TARGETS`.
-      pattern: of the names of the target, as in a shell.
+      pattern: shell pattern of the target's names.
       factor: by which durations are multiplied; None for a bandwidth.
-      bandwidth: of a link, in bytes per second.
+      bandwidth: bandwidth of a link, in bytes per second.
     """
 
     target: str

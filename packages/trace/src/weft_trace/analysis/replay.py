@@ -45,7 +45,7 @@ class Replay:
     """The recorded dependency graph of a step.
 
     Args:
-      index: of the trace.
+      index: index of the trace.
       span: the step.
       dependencies: at least of the events of the step; by default they are resolved here.
       predecessors: `index.lane_predecessors()`, if it is known already.

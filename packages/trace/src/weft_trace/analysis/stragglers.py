@@ -23,7 +23,7 @@ class TaskSpeed(NamedTuple):
       process: its id.
       ratio: its time divided by the median of all tasks that run the same nodes.
       duration: nanoseconds that it spent on this work.
-      is_straggler: whether the ratio is at least 1.25.
+      is_straggler: True if the ratio is at least 1.25.
     """
 
     process: int
