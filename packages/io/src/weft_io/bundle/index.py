@@ -87,7 +87,7 @@ class BundleIndex:
       path: its file, for messages.
       save: a checksum of the file, which identifies the save that wrote it.
       shards: number of files with data.
-      big_endian: whether the bytes of numbers come most significant first.
+      big_endian: True if the bytes of numbers come most significant first.
       tensors: by name.
     """
 

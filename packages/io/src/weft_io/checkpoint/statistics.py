@@ -21,7 +21,7 @@ class Statistics(NamedTuple):
     """Statistics of numbers, of the magnitudes of complex numbers, or of string lengths.
 
     Attributes:
-      least, most, mean, deviation: of the finite values; None if there are none.
+      least, most, mean, deviation: statistics of the finite values; None if there are none.
       zeros: number of zeros, or of empty strings.
       not_finite: number of infinities and NaNs.
     """

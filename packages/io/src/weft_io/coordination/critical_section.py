@@ -29,7 +29,7 @@ class Execution(NamedTuple):
       op: the node that waits for the mutex.
       handle: the mutex.
       resources: handles and references used only by this section's body.
-      exclusive: whether other sections may not use them.
+      exclusive: True if other sections may not use them.
     """
 
     op: Node

@@ -198,7 +198,7 @@ class QueueRunner:
           sess: the session.
           coord: receives errors; without it they are raised in the thread and kept in
             `exceptions_raised`.
-          daemon: whether the program may end while they run.
+          daemon: True if the program may end while they run.
           start: start them; else the caller does.
         Returns: the threads; an empty list if earlier threads still run in this session.
         Raises: InvalidTypeError: `sess` is not a session, or `coord` not a coordinator.
@@ -331,7 +331,7 @@ def add_queue_runner(qr: QueueRunner, collection: str = GraphKeys.QUEUE_RUNNERS)
 
     Args:
       qr: a QueueRunner.
-      collection: of the default graph.
+      collection: collection of the default graph.
     Raises: InvalidTypeError: it is not a QueueRunner.
 
     Examples:
@@ -355,7 +355,7 @@ def start_queue_runners(
     Args:
       sess: the default session by default.
       coord: coordinator that stops the threads together and receives their errors.
-      daemon: whether the program may end while they run.
+      daemon: True if the program may end while they run.
       start: start them; else the caller does.
       collection: the collection of runners.
     Returns: the threads.

@@ -200,7 +200,7 @@ class Dataset(Batching["Dataset"], MapMethods["Dataset"]):
 
         Args:
           file_pattern: string, shape () or (n,).
-          shuffle: whether their order is random; true by default.
+          shuffle: True if their order is random; true by default.
           seed: seed of the order.
         Raises (when it is iterated): InvalidArgumentError: no file matches.
         """

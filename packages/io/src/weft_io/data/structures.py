@@ -82,8 +82,8 @@ def TensorArrayStructure(  # noqa: N802 (TensorFlow's name)
     Args:
       dtype: element type.
       element_shape: the static shape of elements.
-      dynamic_size: whether the array may grow.
-      infer_shape: whether all elements must have the same shape.
+      dynamic_size: True if the array may grow.
+      infer_shape: True if all elements must have the same shape.
 
     Examples:
       >>> wf.data.experimental.TensorArrayStructure(wf.int32, [3], False, True)

@@ -57,7 +57,7 @@ class CsvDataset(Dataset):
       buffer_size: accepted and ignored.
       header: whether each file begins with a line of names.
       field_delim: one byte.
-      use_quote_delim: whether double quotes are interpreted.
+      use_quote_delim: True if double quotes are interpreted.
       na_value: a text that marks missing values, in addition to the empty text.
       select_cols: the numbers of the columns to return, ascending; all by default.
     Raises: InvalidTypeError: a type is not supported; InvalidArgumentError: the numbers of columns
@@ -267,7 +267,7 @@ def make_batched_features_dataset(
       label_key: the feature to return separately, as the second item of a pair.
       reader_args: further arguments of `reader`.
       num_epochs: number of passes over the files; None for no limit.
-      shuffle: whether the order of files and examples is random.
+      shuffle: True if the order of files and examples is random.
       shuffle_buffer_size, shuffle_seed: buffer size and seed of the order.
       prefetch_buffer_size: number of prefetched batches.
       reader_num_threads: number of files read concurrently.
@@ -358,7 +358,7 @@ def make_csv_dataset(
       select_columns: numbers or names of the columns to return; all by default.
       field_delim, use_quote_delim, na_value, header, compression_type: as for `CsvDataset`.
       num_epochs: number of passes over the files; None for no limit.
-      shuffle: whether the order of files and records is random.
+      shuffle: True if the order of files and records is random.
       shuffle_buffer_size, shuffle_seed: buffer size and seed of the order.
       prefetch_buffer_size: number of prefetched batches; tuned by default.
       num_parallel_reads: number of files read concurrently.

@@ -301,7 +301,8 @@ def embedding_column(
       categorical_column: the categories.
       dimension: size of a row.
       combiner: "mean", "sqrtn" or "sum" of the rows of an example's categories.
-      initializer: of the table; by default truncated normal with deviation 1/√dimension.
+      initializer: initializer of the table; by default truncated normal with deviation
+        1/√dimension.
       ckpt_to_load_from, tensor_name_in_ckpt: checkpoint, and name in it, of initial values.
       max_norm: rows with a larger norm are scaled to it.
       trainable: train the table.

@@ -32,7 +32,7 @@ def read_message(path: str, kind: type[M], as_text: bool | None = None) -> M:
 
     Args:
       kind: its class in `weft_graph.proto`.
-      as_text: whether it is text; None to detect it.
+      as_text: True if it is text; None to detect it.
     Raises:
       NotFoundError: the file does not exist.
       DataLossError: it does not contain such a message, or its checksum is wrong.

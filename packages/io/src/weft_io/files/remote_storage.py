@@ -182,7 +182,7 @@ class RemoteStorage:
     Args:
       url: any path in the file system.
     Attributes:
-      replaces_at_once: whether a single request replaces an object atomically.
+      replaces_at_once: True if a single request replaces an object atomically.
     Raises: UnimplementedError: no installed package supports the URL's scheme.
     """
 

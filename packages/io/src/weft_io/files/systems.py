@@ -25,7 +25,7 @@ class FileStatistics(NamedTuple):
       length: bytes.
       mtime_nsec: time of the last change, in nanoseconds since 1970; 0 if a store does not report
         it.
-      is_directory: whether it is a directory.
+      is_directory: True if it is a directory.
     """
 
     length: int

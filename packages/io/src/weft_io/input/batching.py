@@ -83,7 +83,7 @@ def batch(
       batch_size: int32, shape ().
       num_threads: number of threads that run `tensors`; with several, the order is not fixed.
       capacity: number of prefetched examples.
-      enqueue_many: whether `tensors` have a first axis of examples.
+      enqueue_many: True if `tensors` have a first axis of examples.
       shapes: shape of each tensor of an example, if it is not static.
       dynamic_pad: allow different sizes, and pad each batch with zeros to the largest.
       allow_smaller_final_batch: return the remaining examples at the end instead of dropping

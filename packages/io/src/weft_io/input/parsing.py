@@ -60,14 +60,14 @@ class SparseFeature(NamedTuple):
       value_key: name of the feature of values.
       dtype: float32, int64 or string.
       size: extent of the axis, or of each.
-      already_sorted: whether the indices ascend; else they are put in order.
+      already_sorted: True if the indices ascend; else they are put in order.
 
     Args:
       index_key: name of the int64 feature of indices, or of several, one per axis.
       value_key: name of the feature of values.
       dtype: float32, int64 or string.
       size: extent of the axis, or of each.
-      already_sorted: whether the indices ascend; else they are put in order.
+      already_sorted: True if the indices ascend; else they are put in order.
 
     Examples:
       >>> places = wf.train.Feature(int64_list=wf.train.Int64List(value=[0, 2]))
@@ -115,13 +115,13 @@ class FixedLenSequenceFeature(NamedTuple):
     Attributes:
       shape: shape of one value.
       dtype: float32, int64 or string.
-      allow_missing: whether examples may lack it.
+      allow_missing: True if examples may lack it.
       default_value: the padding value; 0 or "" by default.
 
     Args:
       shape: shape of one value.
       dtype: float32, int64 or string.
-      allow_missing: whether examples may lack it; `parse_example` requires True.
+      allow_missing: True if examples may lack it; `parse_example` requires True.
       default_value: the padding value; must be None for `parse_sequence_example`.
 
     Examples:

@@ -84,7 +84,7 @@ class RaggedFeature(_Fields):
       value_key: name of the feature of values; None: that of this feature.
       partitions: partitions into rows, outermost first.
       row_splits_dtype: int32 or int64.
-      validate: whether partitions are checked when they are read.
+      validate: True if partitions are checked when they are read.
 
     Args:
       dtype: float32, int64 or string.
@@ -93,7 +93,7 @@ class RaggedFeature(_Fields):
         `RowLengths(key)`, `RowStarts(key)`, `RowLimits(key)`, `ValueRowIds(key)`, each by another
         feature of int64, or `UniformRowLength(length)`.
       row_splits_dtype: int32 or int64.
-      validate: whether partitions are checked when they are read.
+      validate: True if partitions are checked when they are read.
     Raises: InvalidTypeError, InvalidArgumentError: an argument is invalid.
 
     Examples:
@@ -234,7 +234,7 @@ def _cut(
       ragged_tensor: the items, shape (n, (items), ...).
       partition: the kind of the row partition.
       numbers: integers, shape (n, (rows)), for each example separately.
-      check: whether the rows are checked.
+      check: True if the rows are checked.
     """
     if isinstance(partition, RowLengths):
         lengths: Output = numbers.values

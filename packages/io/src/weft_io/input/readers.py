@@ -31,7 +31,7 @@ class ReaderBase:
 
     Args:
       reader_ref: the reader's handle, resource, shape ().
-      supports_serialize: whether the state can be serialized; True for all readers here.
+      supports_serialize: True if the state can be serialized; True for all readers here.
 
     Examples:
       >>> wf.Session().run(wf.write_file("ab.txt", "a\nb\n"))

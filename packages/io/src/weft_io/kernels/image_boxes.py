@@ -29,7 +29,7 @@ class _Axis:
     """The sampling positions of each crop along one axis, shape (boxes, positions).
 
     Attributes:
-      inside: whether the positions are inside the image.
+      inside: True if the positions are inside the image.
       low, high: the neighboring pixels.
       part: the distance to the lower pixel.
       slope: the derivative of a position with respect to the end of its box, in pixels per image;

@@ -319,7 +319,7 @@ class MutableHashTable(_MutableTable):
       key_dtype, value_dtype: element types.
       default_value: the value of missing keys; all values have its shape.
       name: name of its node, and of its content in checkpoints.
-      checkpoint: whether Savers save it.
+      checkpoint: True if Savers save it.
 
     Examples:
       >>> counts = wf.lookup.experimental.MutableHashTable(wf.string, wf.int64, default_value=0)
@@ -359,7 +359,7 @@ class DenseHashTable(_MutableTable):
       empty_key, deleted_key: two keys that are never used: shape () or (k,), like all keys.
       initial_num_buckets: initial capacity, a power of 2.
       name: name of its node, and of its content in checkpoints.
-      checkpoint: whether Savers save it.
+      checkpoint: True if Savers save it.
     Raises (when it runs): InvalidArgumentError: one of the two keys is used, or they are equal.
 
     Examples:

@@ -30,7 +30,7 @@ class Value:
       array: the contents of a constant.
       untransposed: for a transposed value, the original value and the permutation.
       wide: the same integers as int64.
-      sequence: whether it is a sequence of such tensors.
+      sequence: True if it is a sequence of such tensors.
       rows: the tensor whose rows make up a sequence, until the sequence itself is needed.
       filling: the writes to an array so far, if they are known.
       dims: the shape, for inputs and outputs of subgraphs and for rows.

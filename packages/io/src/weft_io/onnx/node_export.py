@@ -131,7 +131,7 @@ class NodeExport:
           op: ONNX's name of the op.
           *inputs: the inputs; None for an omitted one.
           dtype: element type of the result; defaults to that of the first input.
-          sequence: whether the result is a sequence of tensors.
+          sequence: True if the result is a sequence of tensors.
           **attributes: the attributes; None values are omitted.
         Raises: UnimplementedError: ONNX's op does not support the element types.
         """

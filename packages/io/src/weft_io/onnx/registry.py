@@ -40,7 +40,7 @@ def importer(*ops: str, domain: str = "", elementwise: bool = False) -> Callable
     Args:
       *ops: ONNX's names.
       domain: ONNX's domain; "" for the standard one.
-      elementwise: whether inputs broadcast and the order of axes is irrelevant. Such a rule may
+      elementwise: True if inputs broadcast and the order of axes is irrelevant. Such a rule may
         receive all inputs transposed; its results are then transposed back.
 
     Examples:

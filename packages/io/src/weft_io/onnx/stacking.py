@@ -57,7 +57,7 @@ class _Array:
       state: its loop variable.
       element: the element that an iteration writes.
       step: 1 for rows from the first one on, -1 from the last one.
-      full: whether all rows are written when the loop ends.
+      full: True if all rows are written when the loop ends.
       dims: the shape of its elements.
     """
 

@@ -146,7 +146,7 @@ def barrier_take_many(
     Args:
       num_elements: int32, shape (): number of elements.
       component_types: element types of the components.
-      allow_small_batch: whether a closed barrier may return fewer.
+      allow_small_batch: True if a closed barrier may return fewer.
       timeout_ms: maximum wait in milliseconds; -1 for the duration of the step.
     Returns: indices int64 (n,), keys string (n,), then a batch per component.
     """

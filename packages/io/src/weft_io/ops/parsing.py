@@ -345,7 +345,7 @@ def decode_csv(
         of the column's type (float32, float64, int32, int64, string); shape (0,) if the field is
         required.
       field_delim: one byte.
-      use_quote_delim: whether fields may be in double quotes.
+      use_quote_delim: True if fields may be in double quotes.
       na_value: a text that marks a missing field, in addition to the empty text.
       select_cols: indices of the columns to return, ascending; all by default.
     Returns: a tensor per column, shape of `records`.

@@ -283,7 +283,7 @@ def queue_dequeue_many(
       n: int32, shape (): the number of elements.
       component_types: element types of the components.
       timeout_ms: as for `queue_enqueue`.
-      up_to: whether fewer elements are returned when the queue is closed.
+      up_to: True if fewer elements are returned when the queue is closed.
     """
     attrs = {"component_types": tuple(component_types), "timeout_ms": timeout_ms}
     op = "QueueDequeueUpToV2" if up_to else "QueueDequeueManyV2"
@@ -296,7 +296,7 @@ def queue_close(
     """Close a queue to new elements.
 
     Args:
-      cancel_pending_enqueues: whether waiting enqueues fail; otherwise they complete first.
+      cancel_pending_enqueues: True if waiting enqueues fail; otherwise they complete first.
     """
     attrs = {"cancel_pending_enqueues": cancel_pending_enqueues}
     return create("QueueCloseV2", [handle], attrs, name)

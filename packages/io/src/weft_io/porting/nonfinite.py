@@ -24,9 +24,9 @@ class ValueStatistics(NamedTuple):
     """Statistics of a value.
 
     Attributes:
-      name: of the tensor.
+      name: name of the tensor.
       shape: its shape.
-      minimum, maximum, mean: of the finite elements; NaN if there are none.
+      minimum, maximum, mean: statistics of the finite elements; NaN if there are none.
       num_nan, num_infinite: counts of elements.
     """
 
@@ -50,7 +50,8 @@ class NonFiniteError(errors.InvalidArgumentError):
       inputs, outputs: statistics of the node's floating-point values.
 
     Attributes:
-      input_statistics, output_statistics: of the floating-point values of the node that made it.
+      input_statistics, output_statistics: statistics of the floating-point inputs and outputs of
+        the node that made it.
       step: the value of the global step; None if the guard has none.
 
     Examples:

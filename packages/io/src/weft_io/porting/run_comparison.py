@@ -76,7 +76,7 @@ class StepDifference(NamedTuple):
 
     Attributes:
       step: number of the batch, from 0.
-      name: of the value.
+      name: name of the value.
       difference: None if the shapes differ.
       shapes: the shapes of both.
       tolerance: the accepted relative difference.

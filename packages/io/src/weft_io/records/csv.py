@@ -22,11 +22,11 @@ class CsvDecoder:
     Args:
       types: element type of each requested column: float32, float64, int32, int64 or string.
       delimiter: one byte.
-      quotes: whether a field may be in double quotes; it may then contain delimiters, line ends,
+      quotes: True if a field may be in double quotes; it may then contain delimiters, line ends,
         and doubled double quotes.
       na_value: a text that marks a missing field, in addition to the empty text.
       select: ascending indices of the requested columns; all columns if empty.
-      blank: whether an empty record has one empty field instead of none.
+      blank: True if an empty record has one empty field instead of none.
     Attributes:
       delimiter, quotes: the arguments.
     """

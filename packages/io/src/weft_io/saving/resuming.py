@@ -102,6 +102,6 @@ def saveable_of(resource: Output, optional: bool = False) -> SaveableObject:
     """Return the saveable object for the iterator of a handle.
 
     Args:
-      optional: whether a checkpoint may lack it; the iterator then starts at the beginning.
+      optional: True if a checkpoint may lack it; the iterator then starts at the beginning.
     """
     return _IteratorSaveable(resource, optional)

@@ -19,7 +19,8 @@ class Retention:
 
     Args:
       max_to_keep: number to keep; None and 0 keep all, without a list.
-      keep_every_n_hours: of the checkpoints to remove, keep one per this many hours permanently.
+      keep_every_n_hours: keep one checkpoint per this number of hours, even if it would be removed
+        permanently.
       clock: function that returns seconds since the epoch.
     Attributes:
       last: (prefix, write time) of the checkpoints, oldest first.

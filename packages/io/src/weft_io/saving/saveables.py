@@ -61,7 +61,7 @@ class SaveableObject:
       op: the node or object that has the state.
       specs: its tensors.
       name: name in messages and node names.
-      optional_restore: whether a checkpoint may lack its strings, which are then restored as empty
+      optional_restore: True if a checkpoint may lack its strings, which are then restored as empty
         strings.
     """
 

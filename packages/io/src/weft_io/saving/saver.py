@@ -72,7 +72,8 @@ class Saver:
         matches.
       sharded: write one file per device.
       max_to_keep: number of the latest checkpoints to keep; None or 0 keeps all.
-      keep_checkpoint_every_n_hours: of the checkpoints to remove, keep one per this many hours.
+      keep_checkpoint_every_n_hours: keep one checkpoint per this number of hours, even if it would
+        be removed.
       name: name scope of the nodes; "save" by default.
       restore_sequentially: restore one variable after the other.
       saver_def: a `SaverDef` whose nodes are already in the graph, instead of new nodes.

@@ -13,8 +13,8 @@ class Work:
 
     Attributes:
       records: records to write.
-      flush: whether written data must reach the disk.
-      close: whether to close the file, after which there is no more work.
+      flush: True if written data must reach the disk.
+      close: True to close the file, after which there is no more work.
     """
 
     __slots__ = ("close", "flush", "records", "ticket")

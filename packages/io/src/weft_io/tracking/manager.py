@@ -27,7 +27,8 @@ class CheckpointManager:
       directory: the directory of the checkpoints, created if necessary. A manager continues with
         the checkpoints of an earlier manager of the directory, and ignores those with other names.
       max_to_keep: number of the latest checkpoints to keep; None keeps all.
-      keep_checkpoint_every_n_hours: of the checkpoints to remove, keep one per this many hours.
+      keep_checkpoint_every_n_hours: keep one checkpoint per this number of hours, even if it would
+        be removed.
       checkpoint_name: prefix of their names.
     Raises: InvalidTypeError, InvalidArgumentError: an argument is invalid.
 

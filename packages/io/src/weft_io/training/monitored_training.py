@@ -71,7 +71,7 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name of a function
 
     Args:
       master: a session target.
-      is_chief: whether this program initializes and saves the model; others wait for it.
+      is_chief: True if this program initializes and saves the model; others wait for it.
       checkpoint_dir: directory of checkpoints, to save and to restore; None for none.
       scaffold: the nodes that make the model ready; a `Scaffold()` by default.
       hooks: hooks called after the standard ones.

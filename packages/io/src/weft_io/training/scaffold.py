@@ -100,7 +100,7 @@ class Scaffold:
         """Find or create missing parts in the default graph, and finalize the graph.
 
         Args:
-          resumable: whether a created saver is resumable; see `Saver`.
+          resumable: True if a created saver is resumable; see `Saver`.
         Returns: this scaffold.
         Raises: FailedPreconditionError: a collection has more than one item to choose from, or a
           part is missing from a finalized graph.

@@ -44,7 +44,7 @@ class Supervisor:
       graph: the default graph by default.
       ready_op: string, shape (n,): names of variables that are not ready.
       ready_for_local_init_op: string, shape (n,): names that `local_init_op` still waits for.
-      is_chief: whether this program is the chief.
+      is_chief: True if this program is the chief.
       init_op: node that initializes the model.
       init_feed_dict: feeds of `init_op`.
       local_init_op: node to run in each new session.

@@ -63,7 +63,7 @@ class Trees:
       split: the threshold.
       mode: index in LEQ, LT, GTE, GT, EQ, NEQ, MEMBER; -1 for leaves.
       if_true, if_false: the successor rows.
-      missing: whether a NaN passes the test.
+      missing: True if a NaN passes the test.
       members: for MEMBER, the values that pass, padded with NaN.
       roots: the row of each tree's root.
       weights: weights of leaves, (rows, targets); NaN if a leaf has no weight for a target.
