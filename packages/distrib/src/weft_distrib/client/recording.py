@@ -67,7 +67,7 @@ class SessionTasksRecording:
     It ends earlier after 10,000 steps or 10 minutes.
 
     Args:
-      target: of the session.
+      target: target of the session.
       open_link: opens a link to the master.
     Raises: OpError: the tasks cannot be recorded, such as because another trace is being recorded.
     """
