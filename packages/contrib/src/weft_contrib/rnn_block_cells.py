@@ -75,7 +75,7 @@ class LSTMBlockCell(LayerRNNCell):
       num_units: H.
       forget_bias: added to the forget gate's input.
       cell_clip: bound of c on both sides; None or a negative number for none.
-      use_peephole: whether the gates read c.
+      use_peephole: True if the gates read c.
       dtype: element type of the variables.
       reuse: reuse mode of the variables.
       name: name of the cell.
@@ -234,7 +234,7 @@ class LSTMBlockFusedCell(LSTMBlockWrapper):
       num_units: H.
       forget_bias: added to the forget gate's input.
       cell_clip: bound of c on both sides; None or a negative number for none.
-      use_peephole: whether the gates read c.
+      use_peephole: True if the gates read c.
       reuse: reuse mode of the variables.
       dtype: element type of the variables.
       name: name of the layer.

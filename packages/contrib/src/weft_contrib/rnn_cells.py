@@ -29,7 +29,7 @@ def linear(inputs: Any, size: int, biased: bool = True, initializer: Any = None)
     Args:
       inputs: shape (B, I), or a list of such tensors to concatenate.
       size: O.
-      biased: whether to add a bias.
+      biased: True to add a bias.
       initializer: initializer of the kernel.
     Returns: shape (B, O).
     """
@@ -178,7 +178,7 @@ class LayerNormBasicLSTMCell(RNNCell):
       forget_bias: added to the forget gate's input.
       input_size: accepted and ignored.
       activation: activation function; tanh by default.
-      layer_norm: whether to normalize gates and state.
+      layer_norm: True to normalize gates and state.
       norm_gain, norm_shift: initial values of gamma and beta.
       dropout_keep_prob: keep probability of the candidates; a number or a tensor.
       dropout_prob_seed: seed of the random numbers.

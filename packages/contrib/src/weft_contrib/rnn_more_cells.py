@@ -40,7 +40,7 @@ class AttentionCellWrapper(RNNCell):
       attn_size: size of a stored output; defaults to that of the output.
       attn_vec_size: size of the hidden layer of the attention; `attn_size` by default.
       input_size: size of the wrapped cell's input; defaults to that of the input.
-      state_is_tuple: whether the state is a tuple (cell's state, attention, stored outputs) instead
+      state_is_tuple: True if the state is a tuple (cell's state, attention, stored outputs) instead
         of one concatenated tensor.
       reuse: reuse mode of the variables.
     Raises:
@@ -138,7 +138,7 @@ class NASCell(RNNCell):
     Args:
       num_units: H, size of c and of h.
       num_proj: size of the output; H by default, without a projection.
-      use_bias: whether to use biases.
+      use_bias: True to use biases.
       reuse: reuse mode of the variables.
       **kwargs: arguments of RNNCell.
     Source: Zoph and Le 2016, "Neural architecture search with reinforcement learning".
@@ -319,8 +319,8 @@ class ConvLSTMCell(RNNCell):
       input_shape: shape of an example: n sizes, and the channels.
       output_channels: H.
       kernel_shape: n sizes.
-      use_bias: whether to add a bias.
-      skip_connection: whether to concatenate the input to the output.
+      use_bias: True to add a bias.
+      skip_connection: True to concatenate the input to the output.
       forget_bias: added to the forget gate's input.
       initializers: dict for "kernel" and "bias"; by default the initializer of the variable scope,
         and zeros.

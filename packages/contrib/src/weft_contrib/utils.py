@@ -76,7 +76,7 @@ def convert_collection_to_dict(
 
     Args:
       collection: key of the collection.
-      clear_collection: whether to clear it.
+      clear_collection: True to clear it.
     """
     pairs = [
         (alias, tensor)

@@ -69,7 +69,7 @@ def fully_connected(
       reuse: reuse mode of the variables.
       variables_collections: collection keys, or a dict of them for "weights" and "biases".
       outputs_collections: collection keys of the result.
-      trainable: whether the variables are trained.
+      trainable: True if the variables are trained.
       scope: name or scope; by default a unique name from "fully_connected".
     Returns: shape (..., num_outputs).
 

@@ -64,7 +64,7 @@ def batch_norm(
     Args:
       inputs: floating, rank 2 to 5.
       decay: decay of the moving averages.
-      center, scale: whether to use beta and gamma.
+      center, scale: True to use beta and gamma.
       epsilon: added to the variance.
       activation_fn: function applied last, or None.
       param_initializers, param_regularizers: dicts for "beta", "gamma", "moving_mean" and
@@ -163,7 +163,7 @@ def layer_norm(
 
     Args:
       inputs: floating, shape (B, ...).
-      center, scale: whether to use beta and gamma.
+      center, scale: True to use beta and gamma.
       activation_fn: function applied last, or None.
       begin_norm_axis: first axis whose elements are normalized together.
       begin_params_axis: first axis of beta and gamma.
@@ -215,7 +215,7 @@ def instance_norm(
 
     Args:
       inputs: floating, rank at least 3.
-      center, scale: whether to use beta and gamma.
+      center, scale: True to use beta and gamma.
       epsilon: added to the variance.
       activation_fn: function applied last, or None.
       param_initializers: dict for "beta" and "gamma".
@@ -276,7 +276,7 @@ def group_norm(
       groups: number of groups, a divisor of the number of channels.
       channels_axis: the axis of the channels.
       reduction_axes: the axes that are normalized together with the channels of a group.
-      center, scale: whether to use beta and gamma.
+      center, scale: True to use beta and gamma.
       epsilon: added to the variance.
       activation_fn: function applied last, or None.
       param_initializers: dict for "beta" and "gamma".

@@ -72,7 +72,7 @@ def optimize_loss(
       name: name of the scope; "OptimizeLoss" by default.
       summaries: some of `OPTIMIZER_SUMMARIES`.
       colocate_gradients_with_ops: as for `Optimizer.minimize`.
-      increment_global_step: whether to count the step.
+      increment_global_step: True to count the step.
     Returns: the loss, as a tensor that runs the step.
     Raises:
       InvalidArgumentError: an argument is invalid.

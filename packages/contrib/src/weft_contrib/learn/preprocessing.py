@@ -54,7 +54,7 @@ class CategoricalVocabulary:
         """Freeze or unfreeze the vocabulary.
 
         Args:
-          freeze: whether to freeze or unfreeze.
+          freeze: True to freeze, False to unfreeze.
         """
         self._frozen = freeze
 

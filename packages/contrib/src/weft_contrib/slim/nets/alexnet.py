@@ -57,9 +57,9 @@ def alexnet_v2(
     Args:
       inputs: floating, shape (B, H, W, 3); H and W of 224 for `spatial_squeeze`.
       num_classes: number of logits.
-      is_training: whether to apply dropout.
+      is_training: True to apply dropout.
       dropout_keep_prob: keep probability of the two wide layers.
-      spatial_squeeze: whether to remove the spatial axes of the logits.
+      spatial_squeeze: True to remove the spatial axes of the logits.
       scope: scope of the variables.
     Returns: the logits, shape (B, num_classes), and all layers by name.
 

@@ -46,7 +46,7 @@ def inception_arg_scope(
 
     Args:
       weight_decay: weight decay of all weights.
-      use_batch_norm: whether to use batch normalization.
+      use_batch_norm: True to use batch normalization.
       batch_norm_var_collection: collection of the moving means and variances.
     Returns: an argument for `arg_scope`.
 
@@ -230,10 +230,10 @@ def inception_v1(
     Args:
       inputs: floating, shape (B, 224, 224, 3).
       num_classes: number of logits.
-      is_training: whether to apply dropout, and to normalize by the batch.
+      is_training: True to apply dropout, and to normalize by the batch.
       dropout_keep_prob: keep probability before the last layer.
       prediction_fn: function from logits to predictions.
-      spatial_squeeze: whether to remove the spatial axes of the logits.
+      spatial_squeeze: True to remove the spatial axes of the logits.
       reuse: reuse mode of the variables.
       scope: scope of the variables.
     Returns: the logits, shape (B, num_classes), and all layers by name.
@@ -403,11 +403,11 @@ def inception_v3(
       inputs: floating, shape (B, 299, 299, 3); for smaller images, the last pooling window is
         smaller.
       num_classes: number of logits.
-      is_training: whether to apply dropout, and to normalize by the batch.
+      is_training: True to apply dropout, and to normalize by the batch.
       dropout_keep_prob: keep probability before the last layer.
       min_depth, depth_multiplier: as for `inception_v3_base`.
       prediction_fn: function from logits to predictions.
-      spatial_squeeze: whether to remove the spatial axes of the logits.
+      spatial_squeeze: True to remove the spatial axes of the logits.
       reuse: reuse mode of the variables.
       scope: scope of the variables.
     Returns: the logits, shape (B, num_classes), and all layers by name.

@@ -93,11 +93,11 @@ def resnet_v2(
       inputs: floating, shape (B, H, W, 3).
       blocks: see `resnet_v2_block`.
       num_classes: number of logits; None for none.
-      is_training: whether to normalize by the batch.
-      global_pool: whether to average over the image.
+      is_training: True to normalize by the batch.
+      global_pool: True to average over the image.
       output_stride: maximum total stride up to the last block, a multiple of 4; later layers are
         dilated instead. None for no limit.
-      include_root_block: whether to start with a convolution and a pooling of stride 2.
+      include_root_block: True to start with a convolution and a pooling of stride 2.
       reuse: reuse mode of the variables.
       scope: scope of the variables.
     Returns: the last layer, shape (B, h, w, C), and all layers by name.
