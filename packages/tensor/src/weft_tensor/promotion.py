@@ -90,7 +90,7 @@ def common_dtype(operands: Iterable[Any], label: str = "operands") -> DType:
     """
     element_types = [dtypes.as_dtype(operand).base_dtype for operand in operands]
     if not element_types:
-        raise InvalidTypeError(f"{label} must have one element type, got none")
+        raise InvalidTypeError(f"{label} must have an element type, got none")
     for dtype in element_types:
         if dtype is not element_types[0]:
             names = ", ".join(dtype.name for dtype in element_types)
@@ -203,5 +203,5 @@ def _default_of_leaves(array: np.ndarray[Any, Any]) -> DType:
     leaf_types = {default_dtype(leaf) for leaf in array.flat}
     if len(leaf_types) != 1:
         names = ", ".join(sorted(dtype.name for dtype in leaf_types))
-        raise InvalidTypeError(f"the elements of a list must have one type, got {names}")
+        raise InvalidTypeError(f"the elements of a list must have the same type, got {names}")
     return leaf_types.pop()
