@@ -157,7 +157,7 @@ def test_mean_pairwise_squared_error() -> None:
 
 
 def test_shapes_and_arguments_are_checked() -> None:
-    with pytest.raises(errors.InvalidArgumentError, match=r"one shape, got \[4,3\] and \[4\]"):
+    with pytest.raises(errors.InvalidArgumentError, match=r"the same shape, got \[4,3\] and \[4\]"):
         losses.mean_squared_error(Y, P[:, 0])
     with pytest.raises(errors.InvalidArgumentError, match="requires labels and predictions"):
         losses.mean_squared_error(None, P)

@@ -160,7 +160,7 @@ def test_results_of_many_shapes_cannot_be_put_together() -> None:
     x = placeholder("int32", [None])
     result = map_fn(lambda n: array.zeros(shapes.reshape(n, [1])), x, "float32", infer_shape=False)
     assert run(result, {x: [2, 2]}).shape == (2, 2)
-    with pytest.raises(errors.InvalidArgumentError, match="must have one shape"):
+    with pytest.raises(errors.InvalidArgumentError, match="must have the same shape"):
         run(result, {x: [2, 3]})
 
 

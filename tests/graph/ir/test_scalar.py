@@ -92,7 +92,7 @@ def test_parts_of_complex_numbers_have_real_types() -> None:
 def test_what_has_no_meaning_is_refused() -> None:
     with pytest.raises(errors.InvalidTypeError, match="exp is not defined for int32"):
         traced(exp, "int32")
-    with pytest.raises(errors.InvalidTypeError, match="one type, got float32, int32"):
+    with pytest.raises(errors.InvalidTypeError, match="the same type, got float32, int32"):
         traced(lambda x, y: x + y, "float32", "int32")
     with pytest.raises(errors.InvalidTypeError, match="where requires a bool"):
         traced(lambda x: where(x, x, x), "float32")

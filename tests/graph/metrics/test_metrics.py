@@ -90,7 +90,7 @@ def test_accuracy() -> None:
     check(metrics.accuracy, right.mean(), LABELS, guesses)
     check(metrics.accuracy, np.average(right, weights=WEIGHTS), LABELS, guesses, WEIGHTS)
     check(metrics.accuracy, right.mean(), LABELS[..., None], guesses)
-    with pytest.raises(errors.InvalidArgumentError, match="one shape"):
+    with pytest.raises(errors.InvalidArgumentError, match="the same shape"):
         metrics.accuracy(LABELS, guesses[:2])
 
 

@@ -105,7 +105,7 @@ def test_convolution_takes_its_rank_from_the_input() -> None:
     a, b, c, d = run([a, b, c, d])
     np.testing.assert_array_equal(a, b)
     np.testing.assert_array_equal(c, d)
-    with pytest.raises(errors.InvalidArgumentError, match="one rank from 3 to 5"):
+    with pytest.raises(errors.InvalidArgumentError, match="the same rank from 3 to 5"):
         nn.convolution(normal(1, 2), w, "SAME")
 
 

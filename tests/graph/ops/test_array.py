@@ -195,7 +195,7 @@ LATE: list[tuple[str, Callable[[Output], Any], Any, str]] = [
     ("concat", lambda x: join.concat([x, table(2)], 0), table(2, 1), "concatenated"),
     ("split", lambda x: join.split(x, 2)[0], table(3), "multiple of 2"),
     ("split sizes", lambda x: join.split(x, [1, 1])[0], table(3), "add up to 3"),
-    ("stack", lambda x: join.stack([x, table(2)]), table(3), "one shape"),
+    ("stack", lambda x: join.stack([x, table(2)]), table(3), "the same shape"),
     ("unstack", lambda x: join.unstack(x, 2)[0], table(3), "got 2"),
     ("tile", lambda x: join.tile(x, [2]), table(2, 2), "2 entries"),
     ("transpose", lambda x: permutation.transpose(x, [1, 0]), table(2), "permutation"),

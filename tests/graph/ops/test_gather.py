@@ -32,7 +32,7 @@ def test_one_hot_types() -> None:
     assert evaluate(gather.one_hot([1, 2], 2, 5, 1)).tolist() == [[1, 5], [1, 1]]
     assert gather.one_hot([0], 2, 1, 0, dtype=dtypes.float32).dtype is dtypes.float32
     for on, off in ((1.0, 0), (1, 0.0), (True, 0), ("a", 1)):
-        with pytest.raises(TypeError, match="of one type"):
+        with pytest.raises(TypeError, match="of the same type"):
             gather.one_hot([0], 2, on, off)
 
 

@@ -246,7 +246,7 @@ def _pair(function: str, labels: Any, predictions: Any) -> tuple[Output, Output]
         merge_dims(labels.dims, predictions.dims)
     except errors.InvalidArgumentError:
         raise errors.InvalidArgumentError(
-            f"{function} requires labels and predictions of one shape, "
+            f"{function} requires labels and predictions of the same shape, "
             f"got {format_dims(labels.dims)} and {format_dims(predictions.dims)}"
         ) from None
     return labels, predictions

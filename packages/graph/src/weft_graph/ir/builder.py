@@ -181,7 +181,7 @@ def _mixed_graphs_error(a: Output, b: Output) -> errors.InvalidArgumentError:
                 "calls: return it, or create it outside; initial values may be functions"
             )
     return errors.InvalidArgumentError(
-        f"inputs of one node must be in one graph: {a!r} and {b!r} are not"
+        f"the inputs of a node must be in the same graph: {a!r} and {b!r} are not"
     )
 
 

@@ -268,7 +268,7 @@ def _operands(name: str, values: Iterable[Operand]) -> tuple[Scalar, ...]:
     types = {value.dtype for value in operands if isinstance(value, Scalar)}
     if len(types) != 1:
         text = ", ".join(sorted(dtype.name for dtype in types)) or "numbers alone"
-        raise errors.InvalidTypeError(f"{name} requires operands of one type, got {text}")
+        raise errors.InvalidTypeError(f"{name} requires operands of the same type, got {text}")
     dtype = types.pop()
     return tuple(v if isinstance(v, Scalar) else constant(v, dtype) for v in operands)
 

@@ -83,8 +83,8 @@ class Symbolic(GraphElement):
     def __bool__(self) -> bool:
         raise errors.InvalidTypeError(
             f"{self!r} has no truth value at graph construction: use cond or where to select, "
-            "logical_and instead of `and`, maximum instead of max(), `is not None` to "
-            "ask whether a tensor was given"
+            "logical_and instead of `and`, maximum instead of max(), `is not None` to test "
+            "if a tensor was passed"
         )
 
     def __float__(self) -> float:

@@ -243,7 +243,7 @@ class Layer:
             self._graph = graph.outermost
         elif self._graph is not graph.outermost:
             raise errors.InvalidArgumentError(
-                f"layer {self.name} was built in another graph than that of its input {first!r}"
+                f"layer {self.name} was built in a graph other than that of its input {first!r}"
             )
         return graph
 

@@ -84,7 +84,8 @@ def align_ranks(
         merge_dims(labels.dims, predictions.dims)
     except errors.InvalidArgumentError:
         raise errors.InvalidArgumentError(
-            f"labels and predictions must have one shape, got {format_dims(labels.dims)} and "
+            f"labels and predictions must have the same shape, got "
+            f"{format_dims(labels.dims)} and "
             f"{format_dims(predictions.dims)}"
         ) from None
     return labels, predictions, factor

@@ -388,7 +388,8 @@ def _spatial_rank(x: Dims, kernel: Dims, data_format: str | None) -> int:
         ranks.append(len(data_format) - 2)
     if not ranks or min(ranks) != max(ranks) or ranks[0] not in _LAYOUTS:
         raise errors.InvalidArgumentError(
-            "convolution requires input, filter and data_format of one rank from 3 to 5, got "
+            "convolution requires input, filter and data_format of the same rank from 3 to "
+            "5, got "
             f"{format_dims(x)}, {format_dims(kernel)} and {data_format!r}"
         )
     return ranks[0]

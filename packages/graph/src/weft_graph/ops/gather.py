@@ -636,7 +636,7 @@ def one_hot(
         element_type = value_types[0].base_dtype if value_types else dtypes.float32
         if len(value_types) == 2 and value_types[1].base_dtype is not element_type:
             raise errors.InvalidTypeError(
-                "one_hot requires on_value and off_value of one type, got "
+                "one_hot requires on_value and off_value of the same type, got "
                 f"{element_type.name} and {value_types[1].base_dtype.name}; pass dtype= to "
                 "convert numbers"
             )

@@ -107,7 +107,7 @@ def _roll_shape(node: NodeSpec) -> Sequence[Dims]:
     shift = node.inputs[1].dims
     if shift is not None and node.inputs[2].dims is not None and shift != node.inputs[2].dims:
         raise errors.InvalidArgumentError(
-            f"shift and axis must have one shape, got {format_dims(shift)} and "
+            f"shift and axis must have the same shape, got {format_dims(shift)} and "
             f"{format_dims(node.inputs[2].dims)}"
         )
     return (dims,)

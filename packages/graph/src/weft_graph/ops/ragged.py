@@ -134,8 +134,8 @@ def _from_variant_shape(node: NodeSpec) -> Sequence[Dims]:
     dims = node.inputs[0].dims
     if dims is not None and inner >= 0 and inner + len(dims) != output_rank:
         raise errors.InvalidArgumentError(
-            f"output_ragged_rank must be input_ragged_rank {inner} and the rank of variants of "
-            f"shape {format_dims(dims)} together, got {output_rank}"
+            f"output_ragged_rank must be the sum of input_ragged_rank {inner} and the rank "
+            f"of variants of shape {format_dims(dims)}, got {output_rank}"
         )
     splits: list[Dims] = [(None,)] * output_rank
     if output_rank and dims and dims[0] is not None:

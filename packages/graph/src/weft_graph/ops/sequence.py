@@ -185,7 +185,8 @@ def _widest(values: Sequence[Output]) -> DType:
     typed = [value.dtype.base_dtype for value in values if value.dtype.base_dtype not in _RANKING]
     if len(set(typed)) != 1:
         raise errors.InvalidTypeError(
-            f"a range requires bounds of one dtype, got {[value.dtype.name for value in values]}"
+            f"a range requires bounds of the same dtype, got "
+            f"{[value.dtype.name for value in values]}"
         )
     return typed[0]
 

@@ -106,7 +106,7 @@ def _infer_free_size(dims: Dims, target: list[int | None]) -> int | None:
     target_count = prod(size for size in target if size and size > 0)
     if actual or nonzero_count % target_count:
         raise errors.InvalidArgumentError(
-            f"no size in place of -1 makes shape {target} have as many elements as "
+            f"no size in place of -1 gives shape {target} the same number of elements as "
             f"{format_dims(dims)}"
         )
     return nonzero_count // target_count

@@ -31,7 +31,7 @@ def _cross_shape(node: NodeSpec) -> Sequence[Dims]:
     types = node.attrs.get("sparse_types", ())
     if len(types) != count:
         raise errors.InvalidArgumentError(
-            f"there must be as many sparse types as sparse inputs, got {len(types)} for {count}"
+            f"there must be one sparse type per sparse input, got {len(types)} for {count}"
         )
     rows: int | None = None
     for i in range(count):

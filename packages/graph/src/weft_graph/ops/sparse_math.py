@@ -209,7 +209,7 @@ def convert_sparse_pair(a: Any, b: Any) -> tuple[SparseTensor, SparseTensor]:
     x, y = SparseTensor.from_value(a), SparseTensor.from_value(b)
     if x.dtype.base_dtype is not y.dtype.base_dtype:
         raise errors.InvalidTypeError(
-            f"sparse operands must have one type, got {x.dtype.name} and {y.dtype.name}"
+            f"sparse operands must have the same type, got {x.dtype.name} and {y.dtype.name}"
         )
     return x, y
 

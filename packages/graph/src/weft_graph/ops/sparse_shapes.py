@@ -589,7 +589,7 @@ def sparse_merge(
         not single and len(ids) != len(vocab_size)
     ):
         raise errors.InvalidArgumentError(
-            f"vocab_size must be a number, or a list as long as that of sp_ids, got {vocab_size!r}"
+            f"vocab_size must be a number, or a list as long as sp_ids, got {vocab_size!r}"
         )
     sizes = [vocab_size] if single else list(vocab_size)
     values = SparseTensor.from_value(sp_values)

@@ -60,7 +60,8 @@ def _substr_shape(node: NodeSpec) -> Sequence[Dims]:
     text, pos, length = [value.dims for value in node.inputs]
     if pos is not None and length is not None and pos != length and None not in (*pos, *length):
         raise errors.InvalidArgumentError(
-            f"pos and len must have one shape, got {format_dims(pos)} and {format_dims(length)}"
+            f"pos and len must have the same shape, got {format_dims(pos)} and "
+            f"{format_dims(length)}"
         )
     return (broadcast_dims(text, pos),)
 

@@ -44,7 +44,7 @@ def _encode_shape(node: NodeSpec) -> Sequence[Dims]:
     with_rank(node.inputs[0].dims, 1, "input_values")
     (splits,) = with_rank(node.inputs[1].dims, 1, "input_splits")
     if splits == 0:
-        raise errors.InvalidArgumentError("input_splits must have one element at least, got none")
+        raise errors.InvalidArgumentError("input_splits must have at least one element, got none")
     return ((None if splits is None else splits - 1,),)
 
 

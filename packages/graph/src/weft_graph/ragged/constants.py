@@ -212,7 +212,7 @@ def _flat(rows: list[Any], dtype: Any, inner: tuple[int, ...], pylist: Any) -> n
         flat = to_array(rows, dtype)
     except errors.OpError as error:
         raise errors.InvalidArgumentError(
-            f"the inner values of a ragged constant must have one shape: {error.message}"
+            f"the inner values of a ragged constant must have the same shape: {error.message}"
         ) from error
     if flat.shape[1:] != inner:
         raise errors.InvalidArgumentError(

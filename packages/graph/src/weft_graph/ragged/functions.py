@@ -129,7 +129,7 @@ def map_flat_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         and flat_result.dims[0] != before.dims[0]
     ):
         raise errors.InvalidArgumentError(
-            f"the result of op must have as many rows as the flat values of shape "
+            f"the result of op must have the same number of rows as the flat values of shape "
             f"{format_dims(before.dims)}, got {format_dims(flat_result.dims)}"
         )
     return first.with_flat_values(flat_result)

@@ -304,7 +304,7 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
         a, b = self._values.dims, inner.dims
         if a and b and not compatible_dims(a[:1], b[:1]):
             raise errors.InvalidArgumentError(
-                "the new values must have as many rows as the old ones, got shape "
+                "the new values must have the same number of rows as the old values, got shape "
                 f"{format_dims(b)} for "
                 f"{format_dims(a)}"
             )

@@ -53,7 +53,7 @@ class LSTMStateTuple(NamedTuple):
         """
         if self.c.dtype != self.h.dtype:
             raise errors.InvalidTypeError(
-                f"c and h must have one type, got {self.c.dtype.name} and {self.h.dtype.name}"
+                f"c and h must have the same type, got {self.c.dtype.name} and {self.h.dtype.name}"
             )
         return self.c.dtype
 
