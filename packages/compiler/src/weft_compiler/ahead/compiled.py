@@ -191,7 +191,8 @@ def _require_room(parameters: Sequence[Parameter], pointer: int) -> None:
         size = parameter.size * parameter.dtype.size
         if size >= 1 << (8 * pointer - 1):
             raise errors.InvalidArgumentError(
-                f"{parameter.key} has {size} bytes, which is more than {8 * pointer} bits address"
+                f"{parameter.key} has {size} bytes, which exceeds the address space of "
+                f"{8 * pointer} bits"
             )
 
 

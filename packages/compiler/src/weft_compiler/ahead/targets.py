@@ -106,7 +106,8 @@ def _require_basis(target: str, processor: Target, features: str) -> None:
     if basis is not None and not processor.has(basis[0]):
         raise errors.InvalidArgumentError(
             f"code for {target} needs {basis[1]} ({basis[0]!r}), which the processor "
-            f"{processor.cpu!r} with the features {features!r} does not have; name another one"
+            f"{processor.cpu!r} with the features {features!r} does not have; name another "
+            "processor"
         )
 
 

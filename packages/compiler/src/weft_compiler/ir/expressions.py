@@ -136,7 +136,9 @@ def apply(primitive: str, *operands: Expr, dtype: DType | None = None) -> Apply:
         primitive == "where" and not operands[0].dtype.is_bool
     ):
         actual = ", ".join(operand.dtype.name for operand in operands)
-        raise errors.InvalidTypeError(f"{primitive} requires operands of one type, got {actual}")
+        raise errors.InvalidTypeError(
+            f"{primitive} requires operands of the same type, got {actual}"
+        )
     if (declared.result == "given") != (dtype is not None):
         raise errors.InvalidTypeError(
             f"{primitive} requires a type exactly if it has a type parameter"

@@ -100,7 +100,7 @@ class _Reader:
         body = self._body(2)
         if self._next < len(self._lines):
             self._begin()
-            raise self._error("the indentation does not match that of any line above")
+            raise self._error("the indentation matches no line above")
         buffers = tuple([buffer for buffer, _ in outputs])
         return Program(name, tuple(inputs), buffers, body, updated=updated)
 

@@ -289,7 +289,7 @@ class _AttentionLoop:
                     if scores and len({str(x) for x in scores}) == 1:
                         *_, row, column = scores[0].indices
                         by_element = column is COLUMN and str(row) == statement.variable
-                        require(by_element, "the softmax is not of the rows of a product")
+                        require(by_element, "the softmax is not over the rows of a product")
                         self.facts.num_columns = products[scores[0].buffer]
                         return Softmax(scores[0].buffer, value, statement, assign.name)
         return None
