@@ -225,7 +225,7 @@ ERRORS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "stack of several shapes": (
         lambda: _ragged(lambda ta: ta.stack()),
-        r"one shape, got \[1\] at 0 and \[2\] at 1",
+        r"the same shape, got \[1\] at 0 and \[2\] at 1",
     ),
     "concat of several shapes": (
         lambda: (

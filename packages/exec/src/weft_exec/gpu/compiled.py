@@ -331,7 +331,7 @@ def _region(request: Request) -> RegionRequest:
     """
     if isinstance(request, RegionRequest):
         return request
-    raise NotGenerated("loops are not compiled for GPUs as a whole")
+    raise NotGenerated("whole loops are not compiled for GPUs")
 
 
 def make_launcher(device: BaseGpuDevice, function: Callable[..., Any]) -> Callable[..., Any]:

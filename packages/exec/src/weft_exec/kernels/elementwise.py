@@ -101,7 +101,9 @@ def spread(node: Node, device: Device, function: Function) -> KernelFunction:
 def shapes_differ(node: Node, inputs: Sequence[Any]) -> errors.InvalidArgumentError:
     """Return the error of an op whose inputs must have the same shape but do not."""
     shapes = " and ".join(str(list(value.shape)) for value in inputs)
-    return errors.InvalidArgumentError(f"{node.type} requires inputs of one shape, got {shapes}")
+    return errors.InvalidArgumentError(
+        f"{node.type} requires inputs of the same shape, got {shapes}"
+    )
 
 
 def return_value(x: Any) -> Any:

@@ -111,7 +111,7 @@ def _pack(node: Node, device: Device) -> KernelFunction:
         for value in values:
             if value.shape != shape:
                 raise errors.InvalidArgumentError(
-                    f"stacked tensors must have one shape, got {format_dims(shape)} and "
+                    f"stacked tensors must have the same shape, got {format_dims(shape)} and "
                     f"{format_dims(value.shape)}"
                 )
         index = normal_axis(axis, len(shape) + 1)

@@ -92,7 +92,7 @@ def _make_batch_norm_grad(node: Node, device: Device) -> KernelFunction:
         flat, x_shape = _matrix(x, data_format, device)
         if shape != x_shape:
             raise errors.InvalidArgumentError(
-                f"{op} requires y_backprop and x of one shape, got {list(grad.shape)} and "
+                f"{op} requires y_backprop and x of the same shape, got {list(grad.shape)} and "
                 f"{list(x.shape)}"
             )
         check_vectors(op, shape[-1], scale, mean, variance)

@@ -149,7 +149,7 @@ def _roll(node: Node, device: Device) -> KernelFunction:
         shifts, axes = shift.reshape(-1).tolist(), axis.reshape(-1).tolist()
         if len(shifts) != len(axes):
             raise errors.InvalidArgumentError(
-                f"shift and axis must have one length, got {shifts} and {axes}"
+                f"shift and axis must have the same length, got {shifts} and {axes}"
             )
         for index in axes:
             normal_axis(index, x.ndim)

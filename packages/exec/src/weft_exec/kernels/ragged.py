@@ -82,7 +82,7 @@ def _rows_of_bounds(*parts: Any) -> list[Array]:
     if any(array.ndim > 1 for array in arrays) or len(sizes) > 1:
         shapes = ", ".join(format_dims(array.shape) for array in arrays)
         raise errors.InvalidArgumentError(
-            f"starts, limits and deltas must have one size, or rank 0, got shapes {shapes}"
+            f"starts, limits and deltas must have the same size, or rank 0, got shapes {shapes}"
         )
     (count,) = sizes or {1}
     return [np.broadcast_to(array, (count,)) for array in arrays]
@@ -316,7 +316,7 @@ def _bincount(node: Node, device: Device) -> KernelFunction:
             raise errors.InvalidArgumentError(f"values must not be negative, got {values.min()}")
         if weights.size and weights.shape != values.shape:
             raise errors.InvalidArgumentError(
-                f"weights must be empty or as many as values, {len(values)}, got shape "
+                f"weights must be empty or have one element per value ({len(values)}), got shape "
                 f"{format_dims(weights.shape)}"
             )
         result = new_array(device, (len(splits) - 1, width), weights.dtype)
@@ -422,7 +422,7 @@ def _stack_variants(
     shapes = {row.values.shape[1:] for row in rows}
     if len(shapes) > 1:
         raise errors.InvalidArgumentError(
-            f"the inner values of all variants must have one shape, got {sorted(shapes)}"
+            f"the inner values of all variants must have the same shape, got {sorted(shapes)}"
         )
     values = [row.values for row in rows] or [np.zeros(0, dtype)]
     return [*[item.astype(splits_type) for item in splits], np.concatenate(values)]
@@ -433,7 +433,7 @@ def _fill(node: Node, device: Device) -> KernelFunction:
     def run(ids: Any, values: Any, nrows: Any, default: Any) -> Any:
         if values.shape != ids.shape or ids.ndim != 1:
             raise errors.InvalidArgumentError(
-                "value_rowids and values must be vectors of one size, got shapes "
+                "value_rowids and values must be vectors of the same size, got shapes "
                 f"{format_dims(ids.shape)} and {format_dims(values.shape)}"
             )
         rows = int(nrows)

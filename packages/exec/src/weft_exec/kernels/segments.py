@@ -162,7 +162,7 @@ def sum_rows(rows: Array, ids: Array, count: int, device: Device) -> Array:
 def _check_rows(data: Array, indices: Array, ids: Array) -> Array:
     if indices.shape != ids.shape or indices.ndim != 1:
         raise errors.InvalidArgumentError(
-            f"indices and segment_ids must be vectors of one size, got shapes "
+            f"indices and segment_ids must be vectors of the same size, got shapes "
             f"{list(indices.shape)} and {list(ids.shape)}"
         )
     bad = (indices < 0) | (indices >= len(data))

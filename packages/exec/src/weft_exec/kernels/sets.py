@@ -143,7 +143,7 @@ def _edit_distance(node: Node, device: Device) -> KernelFunction:
         b = check_sparse(*inputs[3:], argument="truth_")
         if len(a.sizes) != len(b.sizes) or not a.sizes:
             raise errors.InvalidArgumentError(
-                "hypothesis and truth must have one rank of at least 1, got shapes "
+                "hypothesis and truth must have the same rank of at least 1, got shapes "
                 f"{format_dims(a.sizes)} and {format_dims(b.sizes)}"
             )
         lead = tuple([max(n, m) for n, m in zip(a.sizes[:-1], b.sizes[:-1], strict=True)])

@@ -35,7 +35,7 @@ def _pair(inputs: Any) -> tuple[Sparse, Sparse]:
     a, b = check_sparse(*inputs[:3], argument="a_"), check_sparse(*inputs[3:6], argument="b_")
     if a.sizes != b.sizes:
         raise errors.InvalidArgumentError(
-            f"sparse operands must have one shape, got {format_dims(a.sizes)} and "
+            f"sparse operands must have the same shape, got {format_dims(a.sizes)} and "
             f"{format_dims(b.sizes)}"
         )
     return a, b
@@ -69,8 +69,8 @@ def _add_grad(node: Node, device: Device) -> KernelFunction:
     def run(grad: Any, a: Any, b: Any, total: Any) -> Any:
         if len({table.shape[1:] for table in (a, b, total)}) > 1 or len(grad) != len(total):
             raise errors.InvalidArgumentError(
-                "the indices of operands and sum must have one rank, and the sum one gradient for "
-                f"each, got shapes {format_dims(a.shape)}, {format_dims(b.shape)}, "
+                "the indices of operands and sum must have the same rank, and the sum one "
+                f"gradient for each, got shapes {format_dims(a.shape)}, {format_dims(b.shape)}, "
                 f"{format_dims(total.shape)} and {format_dims(grad.shape)}"
             )
         key_a, key_b, key = rank_rows(a, b, total)
@@ -93,7 +93,7 @@ def _add_dense(node: Node, device: Device) -> KernelFunction:
         a = check_sparse(indices, values, shape, argument="a_")
         if a.sizes != b.shape:
             raise errors.InvalidArgumentError(
-                f"the operands must have one shape, got {format_dims(a.sizes)} and "
+                f"the operands must have the same shape, got {format_dims(a.sizes)} and "
                 f"{format_dims(b.shape)}"
             )
         result = new_array(device, b.shape, b.dtype)

@@ -110,7 +110,7 @@ def _make_parser(node: Node) -> Callable[[list[bytes], tuple[int, ...]], Any]:
         size = sizes.pop()
         if sizes or size % stored.itemsize:
             raise errors.InvalidArgumentError(
-                f"strings must have one length, a multiple of {stored.itemsize} bytes, got "
+                f"strings must have the same length, a multiple of {stored.itemsize} bytes, got "
                 f"lengths {sorted({len(item) for item in items})}"
             )
         if not size or not items:

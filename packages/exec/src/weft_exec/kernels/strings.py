@@ -86,7 +86,8 @@ def _string_join(node: Node, device: Device) -> KernelFunction:
         for x in inputs:
             if x.shape not in ((), shape):
                 raise errors.InvalidArgumentError(
-                    f"joined strings must have one shape or rank 0, got {format_dims(shape)} and "
+                    f"joined strings must have the same shape or rank 0, got "
+                    f"{format_dims(shape)} and "
                     f"{format_dims(x.shape)}"
                 )
         count = math.prod(shape)
@@ -127,7 +128,7 @@ def _substr(node: Node, device: Device) -> KernelFunction:
     def run(text: Any, pos: Any, length: Any) -> Any:
         if pos.shape != length.shape:
             raise errors.InvalidArgumentError(
-                f"pos and len must have one shape, got {format_dims(pos.shape)} and "
+                f"pos and len must have the same shape, got {format_dims(pos.shape)} and "
                 f"{format_dims(length.shape)}"
             )
         try:

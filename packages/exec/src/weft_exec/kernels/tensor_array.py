@@ -183,7 +183,8 @@ def _stack_values(values: Sequence[Any], dtype: np.dtype[Any], device: Device) -
     for i, value in enumerate(values):
         if value.shape != shape:
             raise errors.InvalidArgumentError(
-                f"elements that are stacked must have one shape, got {format_dims(shape)} at 0 "
+                f"elements that are stacked must have the same shape, got "
+                f"{format_dims(shape)} at 0 "
                 f"and {format_dims(value.shape)} at {i}"
             )
     xp, result = device.xp, new_array(device, (len(values), *shape), dtype)

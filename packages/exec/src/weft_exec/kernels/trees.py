@@ -51,7 +51,7 @@ class _Nodes:
         if any(vector.shape != (count,) for vector in vectors[:-1]) or roots.ndim != 1:
             shapes = ", ".join(str(list(vector.shape)) for vector in vectors)
             raise errors.InvalidArgumentError(
-                f"trees require vectors of one length and roots, got the shapes {shapes}"
+                f"trees require vectors of the same length, and roots, got the shapes {shapes}"
             )
         for item in (if_true, if_false, roots):
             if item.size and not 0 <= item.min() <= item.max() < count:

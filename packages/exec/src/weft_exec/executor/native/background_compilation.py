@@ -363,7 +363,7 @@ class Compilation:
             price,
             "waits for it, since earlier runs took longer"
             if waits
-            else "runs with kernels meanwhile",
+            else "runs with kernels in the meantime",
         )
 
     def _log_completion(self) -> None:

@@ -128,7 +128,8 @@ class _BatchNormGrad(_BatchNorm):
         """Return the images in C order, with the layout of their channels."""
         if grad.shape != x.shape:
             raise errors.InvalidArgumentError(
-                f"{self.op} requires y_backprop and x of one shape, got {list(grad.shape)} and "
+                f"{self.op} requires y_backprop and x of the same shape, got "
+                f"{list(grad.shape)} and "
                 f"{list(x.shape)}"
             )
         layout = _Layout(x.shape, self.data_format)
