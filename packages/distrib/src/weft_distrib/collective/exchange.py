@@ -202,8 +202,9 @@ class Exchange:
         if values.shape != array.shape or values.dtype != array.dtype:
             transport, instance = self._transport, self.operation.instance
             raise errors.InvalidArgumentError(
-                f"instance {instance} of group {transport.key} must have one type and shape in all "
-                f"members: {transport.members[peer].device} sent {values.size} elements of "
+                f"instance {instance} of group {transport.key} must have the same type and "
+                f"shape in all members: {transport.members[peer].device} sent {values.size} "
+                "elements of "
                 f"{values.dtype} "
                 f"where {transport.members[transport.rank].device} has "
                 f"{array.size} of {array.dtype}"

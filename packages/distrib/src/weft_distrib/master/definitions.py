@@ -90,7 +90,7 @@ class Definition:
         for texts, label in ((devices, "devices"), (types, "types")):
             if texts and len(texts) != count:
                 raise errors.InvalidArgumentError(
-                    f"a definition with {count} constants must have as many {label}, got "
+                    f"a definition with {count} constants must have {count} {label}, got "
                     f"{len(texts)}"
                 )
         self._graph_def = _parse(values[0])

@@ -38,5 +38,5 @@ def require(role: Role, expected: Role, label: str, who: str) -> None:
         raise errors.PermissionDeniedError(
             f"{label} is only permitted for tasks of the cluster, but {who} is a client: its "
             "certificate lacks "
-            f"URI:{Role.PEER.uri}, or its token is that of clients"
+            f"URI:{Role.PEER.uri}, or its token is a client token"
         )
