@@ -89,8 +89,8 @@ def warn_of_size(size_bytes: int, float_bytes: int) -> None:
     """Log a warning if a file in int8 is not smaller than the file in float."""
     if size_bytes >= float_bytes:
         _log.warning(
-            "int8: the file has %d bytes, and %d in float: its tables of quantization are larger "
-            "than what its weights save",
+            "int8: the file has %d bytes, and %d in float: its quantization parameters take "
+            "more bytes than its weights save",
             size_bytes,
             float_bytes,
         )
