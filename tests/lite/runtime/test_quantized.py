@@ -31,7 +31,8 @@ SMALL = ["int8", "uint8", "int16"]
 EXACT = {
     OpKind.Conv2D, OpKind.DepthwiseConv2D, OpKind.FullyConnected, OpKind.Add, OpKind.Sub,
     OpKind.Mul, OpKind.Div, OpKind.Maximum, OpKind.Minimum, OpKind.SquaredDifference,
-    OpKind.Relu, OpKind.Lookup, OpKind.Quantize,
+    OpKind.Relu, OpKind.Lookup, OpKind.Quantize, OpKind.Softmax, OpKind.MaxPool, OpKind.AvgPool,
+    OpKind.ResizeBilinear, OpKind.Mean,
 }  # fmt: skip
 """What all instruction sets compute alike, to the bit, in quantized types."""
 
@@ -429,6 +430,70 @@ def test_two_operands(kind: OpKind, dtype: str) -> None:
             options = t.ElementwiseOptions(activation)
             got = file.run(kind, list(given), out, options, given)
             near(got, real, scale, zero, activation)
+
+
+@pytest.mark.parametrize("kind", list(TWO), ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    ("left", "right", "result"),
+    [
+        (1.0, 1.0, 3e-5),
+        (1e-6, 1e-6, 1.0),
+        (1.0, 1e-5, 0.9),
+        (1e-9, 1e9, 1.0),
+        (1e-30, 1e-30, 1e-30),
+    ],
+)
+def test_two_operands_of_unlike_scales(
+    kind: OpKind, left: float, right: float, result: float
+) -> None:
+    """Integers and floats compute the same to half a unit, all instruction sets the same bits."""
+    random = np.random.default_rng(11)
+    a, b = drawn(random, (3, 130), scale=left), drawn(random, (3, 130), scale=right)
+    file, q = File(), t.Quantization([result], [-5])
+    given = {file.value(each.stored, each.quantization): each.stored for each in (a, b)}
+    out = file.value(np.zeros((3, 130), "int8"), q)
+    got = file.run(kind, list(given), out, t.ElementwiseOptions(), given)
+    near(got, TWO[kind](a.real, b.real), result, -5)
+
+
+@pytest.mark.parametrize("channels", [1, 17, 64, 130])
+def test_resize_bilinear(channels: int) -> None:
+    """Means of four neighbors, and constant images that stay constant."""
+    x = drawn(np.random.default_rng(channels), (1, 3, 4, channels))
+    x.stored[0, 0, :2] = x.stored[0, 1, :2] = 127
+    size, file = np.array([5, 7], "int32"), File()
+    given = file.value(x.stored, x.quantization)
+    out = file.value(np.zeros((1, 5, 7, channels), "int8"), x.quantization)
+    got = file.run(
+        OpKind.ResizeBilinear,
+        [given, file.constant(size)],
+        out,
+        t.ResizeOptions(),
+        {given: x.stored},
+    )
+    rows, columns = np.arange(5) * 3 / 5, np.arange(7) * 4 / 7
+    seen = x.stored[0].astype(float)
+    for axis, at in ((0, rows), (1, columns)):
+        low = np.floor(at).astype(int)
+        high = np.minimum(low + 1, seen.shape[axis] - 1)
+        part = (at - low).reshape([-1 if d == axis else 1 for d in range(3)])
+        seen = seen.take(low, axis) * (1 - part) + seen.take(high, axis) * part
+    assert np.abs(got[0] - seen).max() <= TOLERANCE
+    assert (got[0, 0, 0] == 127).all()
+
+
+@pytest.mark.parametrize("length", [1, 10, 64, 700])
+@pytest.mark.parametrize("rows", [1, 6])
+def test_softmax_of_long_and_short_rows(length: int, rows: int) -> None:
+    """A table of all differences, or of those that few elements have."""
+    x = drawn(np.random.default_rng(length), (rows, length), scale=0.07)
+    real = np.exp(x.real - x.real.max(-1, keepdims=True))
+    real /= real.sum(-1, keepdims=True)
+    file = File()
+    given = file.value(x.stored, x.quantization)
+    out = file.value(np.zeros(real.shape, "int8"), t.Quantization([1 / 256], [-128]))
+    got = file.run(OpKind.Softmax, [given], out, t.AxisOptions(-1), {given: x.stored})
+    near(got, real, 1 / 256, -128)
 
 
 @pytest.mark.parametrize("count", [1, 37, 64, 300, 1000])

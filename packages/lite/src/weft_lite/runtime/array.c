@@ -102,6 +102,14 @@ static wl_status shape_concat(wl_interpreter *r, wl_op *op) {
   return wl_set_shape(r, wl_out(r, op, 0), first->rank, dims);
 }
 
+/* A piece of each row: elements of `size` bytes. */
+static void move_pieces(size_t rows, size_t piece, size_t size, const uint8_t *from, size_t from_row, uint8_t *to,
+                        size_t to_row) {
+  wl_view v = {.depth = 2, .size = size, .dims = {(int64_t)rows, (int64_t)(piece / size)},
+               .from_step = {(int64_t)from_row, (int64_t)size}, .to_step = {(int64_t)to_row, (int64_t)size}};
+  wl_move(&v, from, to);
+}
+
 /* Pieces of each operand after the other; also of Pack, whose operands have no axis there. */
 static wl_status compute_join(wl_interpreter *r, wl_op *op) {
   wl_tensor *out = wl_out(r, op, 0);
@@ -112,8 +120,7 @@ static wl_status compute_join(wl_interpreter *r, wl_op *op) {
   for (uint32_t i = 0; i < op->input_count; i++) {
     const wl_tensor *t = wl_in(r, op, i);
     size_t piece = t->bytes / outer;
-    for (size_t k = 0; k < outer; k++)
-      memcpy(out->data + k * row + at, t->data + k * piece, piece);
+    move_pieces(outer, piece, wl_type_size(t->dtype), t->data, piece, out->data + at, row);
     at += piece;
   }
   return WL_OK;
@@ -183,8 +190,7 @@ static wl_status compute_cut(wl_interpreter *r, wl_op *op) {
   for (uint32_t i = 0; i < op->output_count; i++) {
     wl_tensor *out = wl_out(r, op, i);
     size_t piece = out->bytes / outer;
-    for (size_t k = 0; k < outer; k++)
-      memcpy(out->data + k * piece, x->data + k * row + at, piece);
+    move_pieces(outer, piece, wl_type_size(x->dtype), x->data + at, row, out->data, piece);
     at += piece;
   }
   return WL_OK;

@@ -43,8 +43,9 @@ static loops fold(const wl_tensor *out, const wl_tensor *const *operands, int co
 static void row_at(const loops *l, size_t i, int count, int64_t *at) {
   for (int k = 0; k < count; k++) at[k] = 0;
   for (int d = 1; d < l->depth; d++) {
-    int64_t index = (int64_t)(i % (size_t)l->size[d]);
-    i /= (size_t)l->size[d];
+    bool last = d + 1 == l->depth; /* which needs no division */
+    int64_t index = (int64_t)(last ? i : i % (size_t)l->size[d]);
+    if (!last) i /= (size_t)l->size[d];
     for (int k = 0; k < count; k++) at[k] += index * l->step[k][d];
   }
 }
@@ -168,9 +169,9 @@ typedef struct pair {
   wl_tensor *out;
   loops loops;
   float low, high;
-  wl_sum8 sum;
-  wl_binary8 by_floats;
-  bool sums_bytes, bytes;
+  wl_integers8 integers;
+  wl_floats8 floats;
+  bool has_integers, bytes;
 } pair;
 
 static void quantized_row(const pair *p, size_t row, const int64_t *at) {
@@ -187,42 +188,65 @@ static void quantized_row(const pair *p, size_t row, const int64_t *at) {
   }
 }
 
-/* Whether sums of bytes may be by integers: with scales that are neither much above that of the result,
- * where rounded factors would show, nor all far below it. */
-static bool sums8(pair *p, unsigned activation) {
-  if (p->a->dtype != WL_TYPE_INT8 || !quantized(p->a) || (p->op->kind != WL_OP_Add && p->op->kind != WL_OP_Sub))
-    return false;
-  double a = (double)p->a->scales[0] / (double)p->out->scales[0], b = (double)p->b->scales[0] / (double)p->out->scales[0];
-  double most = a > b ? a : b;
-  if (!(most < 4 && most >= 0x1p-10 && a > 0 && b > 0)) return false;
-  wl_sum8 *s = &p->sum;
-  double unit = 1; /* so that factors are below 2^21, and sums within 32 bits */
-  for (s->shift = 0; most * unit < 0x1p20; s->shift++) unit *= 2;
-  s->a = (int32_t)nearbyint(a * unit);
-  s->b = (int32_t)nearbyint(p->op->kind == WL_OP_Sub ? -b * unit : b * unit);
-  s->bias = (1 << (s->shift - 1)) - wl_zero_point(p->a, 0) * s->a - wl_zero_point(p->b, 0) * s->b;
-  s->zero = wl_zero_point(p->out, 0);
-  wl_clamp8(p->out, activation, &s->low, &s->high);
+/* The power of two with which the larger of two scales gets 21 bits. */
+static double unit_of(double most, int32_t *shift) {
+  double unit = 1;
+  for (*shift = 0; most * unit < 0x1p20; ++*shift) unit *= 2;
+  for (; most * unit >= 0x1p21; --*shift) unit /= 2;
+  return unit;
+}
+
+/* Whether integers compute rows of bytes. Sums need scales that are neither much above that of the result, where
+ * rounded factors would show, nor all far below it. */
+static bool by_integers(pair *p, unsigned activation) {
+  static const uint8_t functions[] = {
+      [WL_OP_Add - WL_OP_Add] = WL_SUM8,         [WL_OP_Sub - WL_OP_Add] = WL_SUM8,
+      [WL_OP_Mul - WL_OP_Add] = WL_PRODUCT8,     [WL_OP_Maximum - WL_OP_Add] = WL_MAXIMUM8,
+      [WL_OP_Minimum - WL_OP_Add] = WL_MINIMUM8, [WL_OP_SquaredDifference - WL_OP_Add] = WL_SQUARED_DIFFERENCE8};
+  unsigned kind = p->op->kind;
+  double a = (double)p->a->scales[0], b = (double)p->b->scales[0], out = (double)p->out->scales[0];
+  int32_t zero_a = wl_zero_point(p->a, 0), zero_b = wl_zero_point(p->b, 0);
+  if (kind == WL_OP_Div) return false;
+  wl_integers8 *k = &p->integers;
+  *k = (wl_integers8){.function = functions[kind - WL_OP_Add], .zero = wl_zero_point(p->out, 0)};
+  wl_clamp8(p->out, activation, &k->low, &k->high);
+  if (k->function == WL_PRODUCT8) {
+    double scale = a * b / out; /* beyond 2^14 all results but 0 are clamped */
+    k->scale = scale < 0x1p14 ? (float)scale : 0x1p14f;
+    k->bias[0] = -zero_a;
+    k->bias[1] = -zero_b;
+    return true;
+  }
+  double most = (a > b ? a : b) / out, unit = unit_of(most, &k->shift);
+  bool squares = k->function == WL_SQUARED_DIFFERENCE8, minus = squares || kind == WL_OP_Sub;
+  if (!squares && !(most < 4 && most >= 0x1p-10)) return false;
+  k->factor[0] = (int32_t)nearbyint(a / out * unit);
+  k->factor[1] = (int32_t)nearbyint((minus ? -b : b) / out * unit);
+  k->bias[0] = -zero_a * k->factor[0];
+  k->bias[1] = -zero_b * k->factor[1];
+  if (squares) {
+    double scale = out / unit / unit;
+    k->scale = scale < (double)FLT_MAX ? (float)scale : FLT_MAX;
+    return true;
+  }
+  k->bias[0] += 1 << (k->shift - 1);
+  if (k->function != WL_SUM8) k->bias[1] += 1 << (k->shift - 1);
   return true;
 }
 
-/* Whether vectors compute rows of bytes; the parameters are in `p->by_floats`. */
-static bool floats8(pair *p) {
+/* The parameters of rows of bytes that floats compute. */
+static wl_floats8 by_floats(const pair *p) {
   static const uint8_t functions[] = {
-      [WL_OP_Add - WL_OP_Add] = WL_ADD8,         [WL_OP_Sub - WL_OP_Add] = WL_SUB8,
-      [WL_OP_Mul - WL_OP_Add] = WL_MUL8,         [WL_OP_Div - WL_OP_Add] = WL_DIV8,
-      [WL_OP_Maximum - WL_OP_Add] = WL_MAXIMUM8, [WL_OP_Minimum - WL_OP_Add] = WL_MINIMUM8,
-      [WL_OP_SquaredDifference - WL_OP_Add] = WL_SQUARED_DIFFERENCE8};
-  if (p->a->dtype != WL_TYPE_INT8 || !quantized(p->a) || compares(p->op->kind)) return false;
+      [WL_OP_Add - WL_OP_Add] = WL_ADD, [WL_OP_Sub - WL_OP_Add] = WL_SUB, [WL_OP_Div - WL_OP_Add] = WL_DIV,
+      [WL_OP_Maximum - WL_OP_Add] = WL_MAXIMUM, [WL_OP_Minimum - WL_OP_Add] = WL_MINIMUM};
   float zero = (float)wl_zero_point(p->out, 0), inverse = 1 / p->out->scales[0];
   float low = nearbyintf(p->low * inverse), high = nearbyintf(p->high * inverse);
-  p->by_floats = (wl_binary8){
+  return (wl_floats8){
       .function = functions[p->op->kind - WL_OP_Add],
       .zero = {(float)wl_zero_point(p->a, 0), (float)wl_zero_point(p->b, 0)},
       .scale = {p->a->scales[0], p->b->scales[0]},
       .inverse = inverse, .zero_out = (int32_t)zero,
       .low = low > -128 - zero ? low : -128 - zero, .high = high < 127 - zero ? high : 127 - zero};
-  return true;
 }
 
 /* An operand that lies where the result goes is copied first, in blocks: compilers have vectors for what does
@@ -249,8 +273,8 @@ static void one_row(const pair *p, size_t row) {
     size_t n = (size_t)p->loops.size[0], sa = (size_t)p->loops.step[0][0], sb = (size_t)p->loops.step[1][0];
     const int8_t *a = (const int8_t *)p->a->data + at[0], *b = (const int8_t *)p->b->data + at[1];
     int8_t *out = (int8_t *)p->out->data + row * n;
-    if (p->sums_bytes && sa && sb) p->r->vector->add8(&p->sum, n, a, b, out);
-    else p->r->vector->binary8(&p->by_floats, n, a, sa, b, sb, out);
+    if (p->has_integers) p->r->vector->integers8(&p->integers, n, a, sa, b, sb, out);
+    else p->r->vector->floats8(&p->floats, n, a, sa, b, sb, out);
     return;
   }
   if (quantized(p->a) && !compares(p->op->kind)) {
@@ -341,8 +365,8 @@ static wl_status compute_binary(wl_interpreter *r, wl_op *op) {
   p.loops = fold(p.out, operands, 2);
   unsigned activation = wl_byte(r, op, WL_ELEMENTWISE_ACTIVATION);
   wl_clamp(activation, &p.low, &p.high);
-  p.bytes = floats8(&p);
-  p.sums_bytes = sums8(&p, activation);
+  p.bytes = p.a->dtype == WL_TYPE_INT8 && quantized(p.a) && !compares(op->kind);
+  if (p.bytes && !(p.has_integers = by_integers(&p, activation))) p.floats = by_floats(&p);
   size_t row = (size_t)p.loops.size[0];
   if (p.loops.depth == 1)
     wl_split(r, row, 16384, cut_piece, &p);

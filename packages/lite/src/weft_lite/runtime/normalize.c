@@ -25,6 +25,34 @@ static wl_status shape(wl_interpreter *r, wl_op *op) {
   return wl_set_shape_of(r, wl_out(r, op, 0), x);
 }
 
+/* e^-x of x >= 0 by its series, so that all math libraries give the same bits. */
+static double negative_exp(double x) {
+  int halved = 0;
+  double sum = 1;
+  for (; x > 0.125 && halved < 16; halved++) x /= 2;
+  if (x > 0.125) return 0;
+  for (int k = 10; k; k--) sum = 1 - sum * x / k;
+  for (; halved; halved--) sum *= sum;
+  return sum;
+}
+
+enum { DIFFERENCES = 256, UNIT = 1 << 26 };
+
+/* Powers of a number: power k is low[k % 16] * high[k / 16]. */
+typedef struct powers {
+  double low[16], high[16];
+} powers;
+
+static powers powers_of(double base) {
+  powers p = {{1, base}, {1}};
+  for (int k = 2; k < 16; k++) p.low[k] = p.low[k / 2] * p.low[k - k / 2];
+  p.high[1] = p.low[8] * p.low[8];
+  for (int k = 2; k < 16; k++) p.high[k] = p.high[k / 2] * p.high[k - k / 2];
+  return p;
+}
+
+static int32_t power(const powers *p, int k) { return (int32_t)(p->low[k % 16] * p->high[k / 16] * UNIT + 0.5); }
+
 typedef struct rows rows;
 typedef void (*row_function)(const rows *, const float *x, float *out);
 
@@ -36,6 +64,7 @@ struct rows {
   wl_tensor *out;
   size_t depth;
   float beta, epsilon;
+  wl_softmax8 softmax8;
 };
 
 static void softmax(const rows *p, const float *x, float *out) {
@@ -129,23 +158,61 @@ static void piece(void *argument, unsigned task, size_t begin, size_t end) {
   }
 }
 
-static wl_status compute(wl_interpreter *r, wl_op *op, row_function row) {
+static rows rows_of(wl_interpreter *r, wl_op *op, row_function row) {
   rows p = {.r = r, .op = op, .row = row, .x = wl_in(r, op, 0), .scale = wl_in(r, op, 1),
             .offset = wl_in(r, op, 2), .out = wl_out(r, op, 0)};
   p.depth = (size_t)p.x->dims[p.x->rank - 1];
   p.beta = wl_float(r, op, WL_AXIS_BETA);
   p.epsilon = wl_float(r, op, WL_AXIS_EPSILON);
   if (p.beta == 0) p.beta = 1;
+  return p;
+}
+
+static wl_status compute(wl_interpreter *r, wl_op *op, row_function row) {
+  rows p = rows_of(r, op, row);
   if (p.depth) wl_split(r, (size_t)wl_elements(p.x) / p.depth, 1 + 4096 / p.depth, piece, &p);
   return WL_OK;
 }
+
+static void softmax8_piece(void *argument, unsigned task, size_t begin, size_t end) {
+  const rows *p = argument;
+  int32_t *numbers = (int32_t *)(void *)wl_scratch(p->r, task);
+  for (size_t at = begin * p->depth; begin < end; begin++, at += p->depth)
+    p->r->vector->softmax8(&p->softmax8, p->depth, (const int8_t *)p->x->data + at, numbers, (int8_t *)p->out->data + at);
+}
+
+/* Results of the differences that rows have, where these are fewer than all. */
+static void fill_some(const rows *p, size_t total, const powers *of, int32_t *table) {
+  const int8_t *x = (const int8_t *)p->x->data;
+  for (size_t at = 0; at < total; at += p->depth) {
+    int most = -128;
+    for (size_t i = 0; i < p->depth; i++) most = x[at + i] > most ? x[at + i] : most;
+    for (size_t i = 0; i < p->depth; i++) table[most - x[at + i]] = power(of, most - x[at + i]);
+  }
+}
+
+static wl_status compute_softmax(wl_interpreter *r, wl_op *op) {
+  rows p = rows_of(r, op, softmax);
+  if (p.x->dtype != WL_TYPE_INT8 || !(p.beta > 0)) return compute(r, op, softmax);
+  int32_t table[DIFFERENCES];
+  size_t total = (size_t)wl_elements(p.x);
+  powers of = powers_of(negative_exp((double)p.x->scales[0] * (double)p.beta));
+  if (total < DIFFERENCES) fill_some(&p, total, &of, table);
+  else
+    for (int k = 0; k < DIFFERENCES; k++) table[k] = power(&of, k);
+  p.softmax8 = (wl_softmax8){table, (double)p.out->scales[0], zero_point(p.out)};
+  if (p.depth) wl_split(r, total / p.depth, 1 + 4096 / p.depth, softmax8_piece, &p);
+  return WL_OK;
+}
+
+const wl_kernel wl_op_Softmax = {"Softmax", check, shape, compute_softmax, WL_FLOATS | WL_QUANTIZED, 1, 1, 1,
+                                 1 + WL_TABLE_AXIS_OPTIONS, 0};
 
 /* Each with its own function, so that builds for a model need no other functions of the math library. */
 #define KERNEL(kind, row, types, most)                                                                 \
   static wl_status compute_##row(wl_interpreter *r, wl_op *op) { return compute(r, op, row); }         \
   const wl_kernel wl_op_##kind = {#kind, check, shape, compute_##row, types, 1, most, 1,               \
                                   1 + WL_TABLE_AXIS_OPTIONS, 0};
-KERNEL(Softmax, softmax, WL_FLOATS | WL_QUANTIZED, 1)
 KERNEL(LogSoftmax, log_softmax, WL_FLOATS | WL_QUANTIZED, 1)
 KERNEL(LayerNorm, layer_norm, WL_FLOATS, 3)
 KERNEL(L2Normalize, l2_normalize, WL_FLOATS, 1)

@@ -102,31 +102,44 @@ static area area_of(const windows *w, size_t result) {
                 clip(left, w->x->dims[2]), clip(right, w->x->dims[2])};
 }
 
-#define LOOPS(name, type, sum_type, lowest)                                                            \
-  static void name##_channels(const windows *w, area a, size_t first, size_t count, sum_type *found) { \
-    size_t channels = (size_t)w->x->dims[3];                                                           \
-    for (size_t c = 0; c < count; c++) found[c] = w->average ? 0 : lowest;                             \
-    for (int64_t i = a.top; i < a.bottom; i++)                                                         \
-      for (int64_t j = a.left; j < a.right; j++) {                                                     \
-        size_t at = (size_t)((a.n * w->x->dims[1] + i) * w->x->dims[2] + j) * channels + first;        \
-        const type *x = (const type *)(const void *)w->x->data + at;                                   \
-        if (w->average)                                                                                \
-          for (size_t c = 0; c < count; c++) found[c] += x[c];                                         \
-        else                                                                                           \
-          for (size_t c = 0; c < count; c++)                                                           \
-            found[c] = found[c] > x[c] || found[c] != found[c] ? found[c] : x[c];                      \
-      }                                                                                                \
+/* Sums and maxima of the channels of a window. */
+#define OVER_WINDOW(type, statement)                                                                   \
+  size_t channels = (size_t)w->x->dims[3];                                                             \
+  for (int64_t i = a.top; i < a.bottom; i++)                                                           \
+    for (int64_t j = a.left; j < a.right; j++) {                                                       \
+      size_t at = (size_t)((a.n * w->x->dims[1] + i) * w->x->dims[2] + j) * channels + first;          \
+      const type *x = (const type *)(const void *)w->x->data + at;                                     \
+      for (size_t c = 0; c < count; c++) statement;                                                    \
+    }
+#define SUMS(name, type, sum_type)                                                                     \
+  static void name(const windows *w, area a, size_t first, size_t count, sum_type *found) {            \
+    for (size_t c = 0; c < count; c++) found[c] = 0;                                                   \
+    OVER_WINDOW(type, found[c] = (sum_type)(found[c] + x[c]))                                          \
   }
-LOOPS(float, float, float, -INFINITY)
-LOOPS(int8, int8_t, int32_t, -128)
-LOOPS(uint8, uint8_t, int32_t, 0)
-LOOPS(int16, int16_t, int64_t, INT16_MIN)
-#undef LOOPS
+#define MAXIMA(name, type, lowest)                                                                     \
+  static void name(const windows *w, area a, size_t first, size_t count, type *found) {                \
+    for (size_t c = 0; c < count; c++) found[c] = lowest;                                              \
+    OVER_WINDOW(type, found[c] = found[c] > x[c] || found[c] != found[c] ? found[c] : x[c])            \
+  }
+SUMS(float_sums, float, float)
+SUMS(int8_sums, int8_t, int16_t)
+SUMS(int8_long_sums, int8_t, int32_t)
+SUMS(uint8_sums, uint8_t, uint16_t)
+SUMS(uint8_long_sums, uint8_t, int32_t)
+SUMS(int16_sums, int16_t, int64_t)
+MAXIMA(float_maxima, float, -INFINITY)
+MAXIMA(int8_maxima, int8_t, -128)
+MAXIMA(uint8_maxima, uint8_t, 0)
+MAXIMA(int16_maxima, int16_t, INT16_MIN)
+#undef OVER_WINDOW
+#undef SUMS
+#undef MAXIMA
 
 static void float_result(const windows *w, area a, size_t result, size_t first, size_t count) {
   float found[CHANNELS], *out = (float *)(void *)w->out->data;
   out += result * (size_t)w->x->dims[3] + first;
-  float_channels(w, a, first, count, found);
+  if (w->average) float_sums(w, a, first, count, found);
+  else float_maxima(w, a, first, count, found);
   float inside = (float)((a.bottom - a.top) * (a.right - a.left));
   for (size_t c = 0; c < count; c++) {
     float v = w->average ? found[c] / inside : found[c];
@@ -137,23 +150,42 @@ static void float_result(const windows *w, area a, size_t result, size_t first, 
 /* The nearest integer, halves to even ones; by sums, which compilers see as vectors. */
 static int32_t nearest(float mean) { return (int32_t)((mean + 12582912.0f) - 12582912.0f); }
 
-static void byte_result(const windows *w, area a, size_t result, size_t first, size_t count) {
-  int32_t found[CHANNELS], inside = (int32_t)((a.bottom - a.top) * (a.right - a.left));
-  uint8_t *out = w->out->data + result * (size_t)w->x->dims[3] + first;
-  if (w->x->dtype == WL_TYPE_INT8) int8_channels(w, a, first, count, found);
-  else uint8_channels(w, a, first, count, found);
-  if (w->average && inside)
-    for (size_t c = 0; c < count; c++) found[c] = nearest((float)found[c] / (float)inside);
-  for (size_t c = 0; c < count; c++)
-    out[c] = (uint8_t)(found[c] < w->low8 ? w->low8 : found[c] > w->high8 ? w->high8 : found[c]);
-}
+enum { SHORT_SUM = 255 }; /* bytes whose sum has 16 bits */
+
+#define BYTES_RESULT(name, type, sum_type)                                                             \
+  static void name##_result(const windows *w, area a, size_t result, size_t first, size_t count) {     \
+    int32_t found[CHANNELS], inside = (int32_t)((a.bottom - a.top) * (a.right - a.left));              \
+    type *out = (type *)w->out->data + result * (size_t)w->x->dims[3] + first, most[CHANNELS];         \
+    sum_type sums[CHANNELS];                                                                           \
+    if (!w->average) {                                                                                 \
+      type low = (type)w->low8, high = (type)w->high8;                                                 \
+      name##_maxima(w, a, first, count, most);                                                         \
+      for (size_t c = 0; c < count; c++) out[c] = most[c] < low ? low : most[c] > high ? high : most[c]; \
+      return;                                                                                          \
+    }                                                                                                  \
+    if (inside > SHORT_SUM) {                                                                          \
+      name##_long_sums(w, a, first, count, found);                                                     \
+    } else {                                                                                           \
+      name##_sums(w, a, first, count, sums);                                                           \
+      for (size_t c = 0; c < count; c++) found[c] = sums[c];                                           \
+    }                                                                                                  \
+    int32_t low = w->low8, high = w->high8; /* which no store may change */                            \
+    float divisor = inside ? (float)inside : 1;                                                        \
+    for (size_t c = 0; c < count; c++) found[c] = nearest((float)found[c] / divisor);                  \
+    for (size_t c = 0; c < count; c++)                                                                 \
+      out[c] = (type)(found[c] < low ? low : found[c] > high ? high : found[c]);                       \
+  }
+BYTES_RESULT(int8, int8_t, int16_t)
+BYTES_RESULT(uint8, uint8_t, uint16_t)
+#undef BYTES_RESULT
 
 static void word_result(const windows *w, area a, size_t result, size_t first, size_t count) {
-  int64_t found[CHANNELS], inside = (a.bottom - a.top) * (a.right - a.left);
-  int16_t *out = (int16_t *)(void *)w->out->data + result * (size_t)w->x->dims[3] + first;
-  int16_channels(w, a, first, count, found);
+  int64_t sums[CHANNELS], inside = (a.bottom - a.top) * (a.right - a.left);
+  int16_t *out = (int16_t *)(void *)w->out->data + result * (size_t)w->x->dims[3] + first, most[CHANNELS];
+  if (w->average) int16_sums(w, a, first, count, sums);
+  else int16_maxima(w, a, first, count, most);
   for (size_t c = 0; c < count; c++) {
-    int64_t v = w->average && inside ? (int64_t)nearbyint((double)found[c] / (double)inside) : found[c];
+    int64_t v = !w->average ? most[c] : inside ? (int64_t)nearbyint((double)sums[c] / (double)inside) : 0;
     out[c] = (int16_t)(v < w->low8 ? w->low8 : v > w->high8 ? w->high8 : v);
   }
 }
@@ -168,7 +200,8 @@ static void piece(void *argument, unsigned task, size_t begin, size_t end) {
       size_t count = channels - first < CHANNELS ? channels - first : CHANNELS;
       if (w->x->dtype == WL_TYPE_FLOAT32) float_result(w, a, m, first, count);
       else if (w->x->dtype == WL_TYPE_INT16) word_result(w, a, m, first, count);
-      else byte_result(w, a, m, first, count);
+      else if (w->x->dtype == WL_TYPE_INT8) int8_result(w, a, m, first, count);
+      else uint8_result(w, a, m, first, count);
     }
   }
 }

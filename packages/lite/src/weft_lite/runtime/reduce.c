@@ -108,12 +108,47 @@ static double start_of(unsigned kind) {
   return kind == WL_OP_Max ? -INFINITY : kind == WL_OP_Min ? INFINITY : kind == WL_OP_Prod ? 1 : 0;
 }
 
+enum { CHANNELS = 256, ROWS = 128, MOST_ROWS = 1 << 23 };
+
+/* The largest, the smallest or the sum of a row of bytes, of which there are some. */
+static int32_t reduce_bytes(unsigned kind, size_t n, const int8_t *x) {
+  int32_t sum = 0;
+  int8_t found = x[0];
+  if (kind == WL_OP_Max)
+    for (size_t i = 0; i < n; i++) found = x[i] > found ? x[i] : found;
+  else if (kind == WL_OP_Min)
+    for (size_t i = 0; i < n; i++) found = x[i] < found ? x[i] : found;
+  else
+    for (size_t i = 0; i < n;) {
+      int16_t part = 0; /* of 16 bits, of which vectors have twice as many */
+      for (size_t end = n - i < 256 ? n : i + 256; i < end; i++) part = (int16_t)(part + x[i]);
+      sum += part;
+    }
+  return kind == WL_OP_Max || kind == WL_OP_Min ? found : sum;
+}
+
+/* Along elements that lie side by side; false if there is no such function. */
+static bool reduce_row(const reduction *p, int64_t start, double *found) {
+  size_t n = (size_t)p->length;
+  bool adds = p->kind == WL_OP_Sum || p->kind == WL_OP_Mean;
+  if (p->nest.gone != 1 || p->nest.gone_step[0] != 1 || !n || n > MOST_ROWS) return false;
+  if (p->x->dtype == WL_TYPE_FLOAT32 && (adds || p->kind == WL_OP_Max)) {
+    const float *x = (const float *)(const void *)p->x->data + start;
+    *found = (double)(adds ? p->r->vector->sum(n, x) : p->r->vector->max(n, x));
+  } else if (p->x->dtype == WL_TYPE_INT8 && p->kind != WL_OP_Prod) {
+    double zero = p->x->zero_point_count ? p->x->zero_points[0] : 0;
+    double whole = reduce_bytes(p->kind, n, (const int8_t *)p->x->data + start);
+    *found = (whole - (adds ? (double)n * zero : zero)) * (double)p->x->scales[0];
+  } else {
+    return false;
+  }
+  if (p->kind == WL_OP_Mean) *found /= (double)n;
+  return true;
+}
+
 static double reduce_real(const reduction *p, int64_t start) {
   double found = start_of(p->kind);
-  if (p->x->dtype == WL_TYPE_FLOAT32 && p->nest.gone == 1 && p->nest.gone_step[0] == 1) {
-    const float *x = (const float *)(const void *)p->x->data + start;
-    if (p->kind == WL_OP_Max) return (double)p->r->vector->max((size_t)p->length, x);
-  }
+  if (reduce_row(p, start, &found)) return found;
   for (int64_t i = 0; i < p->length; i++)
     found = combine(p->kind, found,
                     real(p->x, start + offset_of(p->nest.gone, p->nest.gone_size, p->nest.gone_step, i)));
@@ -163,8 +198,6 @@ static int64_t reduce_integer(const reduction *p, int64_t start) {
   if (p->kind == WL_OP_Mean && p->length) return (int64_t)found / p->length;
   return (int64_t)found;
 }
-
-enum { CHANNELS = 256, ROWS = 128, MOST_ROWS = 1 << 23 };
 
 /* Sums over rows of floats that lie side by side, such as means over an image: along the channels.
    Blocks of rows are added in double, so that errors do not grow with their number. */

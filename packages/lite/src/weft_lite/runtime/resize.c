@@ -19,9 +19,17 @@ static wl_status shape(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
-static float scale_of(const wl_interpreter *r, const wl_op *op, int32_t in, int32_t out) {
-  if (wl_byte(r, op, WL_RESIZE_ALIGN_CORNERS) && out > 1) return (float)(in - 1) / (float)(out - 1);
-  return (float)in / (float)out;
+/* How results of an axis lie over its `in` pixels. */
+typedef struct grid {
+  bool corners, centers;
+  int32_t in;
+  float scale;
+} grid;
+
+static grid grid_of(const wl_interpreter *r, const wl_op *op, int32_t in, int32_t out) {
+  grid g = {wl_byte(r, op, WL_RESIZE_ALIGN_CORNERS), wl_byte(r, op, WL_RESIZE_HALF_PIXEL_CENTERS), in, 0};
+  g.scale = g.corners && out > 1 ? (float)(in - 1) / (float)(out - 1) : (float)in / (float)out;
+  return g;
 }
 
 /* Between which two rows or columns a result lies, and how far from the first. */
@@ -30,23 +38,20 @@ typedef struct between {
   float part;
 } between;
 
-static between between_of(const wl_interpreter *r, const wl_op *op, int64_t i, int32_t in, int32_t out) {
-  float scale = scale_of(r, op, in, out);
-  float at = wl_byte(r, op, WL_RESIZE_HALF_PIXEL_CENTERS) ? ((float)i + 0.5f) * scale - 0.5f
-                                                          : (float)i * scale;
+static between between_of(const grid *g, int64_t i) {
+  float at = g->centers ? ((float)i + 0.5f) * g->scale - 0.5f : (float)i * g->scale;
   float whole = floorf(at);
   between b = {whole > 0 ? (int64_t)whole : 0, (int64_t)ceilf(at), at - whole};
-  if (b.high > in - 1) b.high = in - 1;
+  if (b.high > g->in - 1) b.high = g->in - 1;
   if (b.high < 0) b.high = 0;
-  if (b.low > in - 1) b.low = in - 1;
+  if (b.low > g->in - 1) b.low = g->in - 1;
   return b;
 }
 
-static int64_t nearest(const wl_interpreter *r, const wl_op *op, int64_t i, int32_t in, int32_t out) {
-  float scale = scale_of(r, op, in, out);
-  float at = ((float)i + (wl_byte(r, op, WL_RESIZE_HALF_PIXEL_CENTERS) ? 0.5f : 0)) * scale;
-  int64_t found = (int64_t)(wl_byte(r, op, WL_RESIZE_ALIGN_CORNERS) ? roundf(at) : floorf(at));
-  return found < 0 ? 0 : found > in - 1 ? in - 1 : found;
+static int64_t nearest(const grid *g, int64_t i) {
+  float at = ((float)i + (g->centers ? 0.5f : 0)) * g->scale;
+  int64_t found = (int64_t)(g->corners ? roundf(at) : floorf(at));
+  return found < 0 ? 0 : found > g->in - 1 ? g->in - 1 : found;
 }
 
 static const uint8_t *pixel(const wl_tensor *t, int64_t n, int64_t y, int64_t x) {
@@ -57,12 +62,13 @@ static wl_status compute_nearest(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0);
   wl_tensor *out = wl_out(r, op, 0);
   size_t size = (size_t)x->dims[3] * wl_type_size(x->dtype);
+  grid rows = grid_of(r, op, x->dims[1], out->dims[1]), columns = grid_of(r, op, x->dims[2], out->dims[2]);
   uint8_t *to = out->data;
   for (int64_t n = 0; n < out->dims[0]; n++)
     for (int64_t i = 0; i < out->dims[1]; i++) {
-      int64_t row = nearest(r, op, i, x->dims[1], out->dims[1]);
+      int64_t row = nearest(&rows, i);
       for (int64_t j = 0; j < out->dims[2]; j++, to += size)
-        memcpy(to, pixel(x, n, row, nearest(r, op, j, x->dims[2], out->dims[2])), size);
+        memcpy(to, pixel(x, n, row, nearest(&columns, j)), size);
     }
   return WL_OK;
 }
@@ -77,28 +83,28 @@ static void mix_floats(const wl_tensor *x, int64_t n, between y, between c, floa
   }
 }
 
-static void mix_bytes(const wl_tensor *x, int64_t n, between y, between c, int8_t *to) {
+static void mix_bytes(const wl_vector *vector, const wl_tensor *x, int64_t n, between y, between c, int8_t *to) {
   const int8_t *p[4] = {(const void *)pixel(x, n, y.low, c.low), (const void *)pixel(x, n, y.low, c.high),
                         (const void *)pixel(x, n, y.high, c.low), (const void *)pixel(x, n, y.high, c.high)};
-  for (int32_t k = 0; k < x->dims[3]; k++) {
-    float top = p[0][k] + (float)(p[1][k] - p[0][k]) * c.part;
-    float bottom = p[2][k] + (float)(p[3][k] - p[2][k]) * c.part;
-    to[k] = (int8_t)nearbyintf(top + (bottom - top) * y.part);
-  }
+  int32_t one = WL_MIX8, right = (int32_t)nearbyintf(c.part * WL_MIX8), down = (int32_t)nearbyintf(y.part * WL_MIX8);
+  int32_t both = (int32_t)nearbyintf(c.part * y.part * WL_MIX8);
+  int32_t parts[4] = {one - right - down + both, right - both, down - both, both};
+  vector->mix8(parts, (size_t)x->dims[3], p, to);
 }
 
 static wl_status compute_bilinear(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0);
   wl_tensor *out = wl_out(r, op, 0);
   size_t size = (size_t)x->dims[3] * wl_type_size(x->dtype);
+  grid rows = grid_of(r, op, x->dims[1], out->dims[1]), columns = grid_of(r, op, x->dims[2], out->dims[2]);
   uint8_t *to = out->data;
   for (int64_t n = 0; n < out->dims[0]; n++)
     for (int64_t i = 0; i < out->dims[1]; i++) {
-      between y = between_of(r, op, i, x->dims[1], out->dims[1]);
+      between y = between_of(&rows, i);
       for (int64_t j = 0; j < out->dims[2]; j++, to += size) {
-        between c = between_of(r, op, j, x->dims[2], out->dims[2]);
+        between c = between_of(&columns, j);
         if (x->dtype == WL_TYPE_FLOAT32) mix_floats(x, n, y, c, (float *)(void *)to);
-        else mix_bytes(x, n, y, c, (int8_t *)to);
+        else mix_bytes(r->vector, x, n, y, c, (int8_t *)to);
       }
     }
   return WL_OK;

@@ -51,6 +51,7 @@ static size_t x86_vectors(const wl_vector **found) {
     if (has_amx && more[2] & VNNI && more[2] & VBMI && may_use_amx())
       found[count++] = &wl_vector_amx;
 #endif
+    if (more[2] & VNNI && more[2] & VBMI) found[count++] = &wl_vector_vbmi;
     if (more[2] & VNNI) found[count++] = &wl_vector_vnni;
     found[count++] = &wl_vector_avx512;
   }

@@ -19,7 +19,7 @@
 #endif
 #endif
 
-enum { WL_PANEL = 16, WL_MOST_ROWS = 16, WL_MOST_ROWS8 = 64, WL_MOST_VECTORS = 5 };
+enum { WL_PANEL = 16, WL_MOST_ROWS = 16, WL_MOST_ROWS8 = 64, WL_MOST_VECTORS = 6 };
 
 /* A tile of a product: results (rows, columns) = bias + sum over taps and depth of a * b, clamped.
  * a[tap * rows + row] points to `depth` numbers; b is the first of the panels (Layout PANELS). */
@@ -76,21 +76,42 @@ typedef struct wl_depthwise {
   float low, high;
 } wl_depthwise;
 
-/* Sums of bytes of other scales: ((a * x + b * y + bias) >> shift) + zero, clamped. */
-typedef struct wl_sum8 {
-  int32_t a, b, bias, shift, zero, low, high;
-} wl_sum8;
+/* Functions of two bytes by integers. Each operand has a factor of at most 21 bits, and a bias:
+ *   SUM                  ((a * x + bias_a + b * y + bias_b) >> shift) + zero
+ *   MAXIMUM, MINIMUM     (the larger or smaller of a * x + bias_a and b * y + bias_b >> shift) + zero
+ *   PRODUCT              the nearest integer to (a + bias_a) * (b + bias_b) * scale, + zero
+ *   SQUARED_DIFFERENCE   the same of the square of the sum
+ * clamped. An operand with step 0 is one number. */
+enum { WL_SUM8, WL_MAXIMUM8, WL_MINIMUM8, WL_PRODUCT8, WL_SQUARED_DIFFERENCE8 };
 
-/* Functions of two bytes with scales: f((a - zero_a) * scale_a, (b - zero_b) * scale_b) over the scale of the
- * result, clamped, plus its zero point. An operand with step 0 is one number. */
-enum { WL_ADD8, WL_SUB8, WL_MUL8, WL_DIV8, WL_MAXIMUM8, WL_MINIMUM8, WL_SQUARED_DIFFERENCE8 };
+typedef struct wl_integers8 {
+  int function;
+  int32_t factor[2], bias[2], shift;
+  float scale; /* at most 2^14 in PRODUCT */
+  int32_t zero, low, high;
+} wl_integers8;
 
-typedef struct wl_binary8 {
+/* Functions of two bytes by floats, of all scales: f((a - zero_a) * scale_a, (b - zero_b) * scale_b) over the
+ * scale of the result, clamped, plus its zero point. */
+enum { WL_ADD, WL_SUB, WL_DIV, WL_MAXIMUM, WL_MINIMUM };
+
+typedef struct wl_floats8 {
   int function;
   float zero[2], scale[2], inverse; /* inverse: 1 / the scale of the result */
   float low, high;                  /* integers, without the zero point of the result */
   int32_t zero_out;
-} wl_binary8;
+} wl_floats8;
+
+/* The unit of the parts of a mean of four bytes. */
+enum { WL_MIX8 = 1 << 20 };
+
+/* Softmax of a row of bytes. `table` has e^(-d * the scale of the row) in units of 2^-26, for the differences d of
+ * a byte from the largest one. */
+typedef struct wl_softmax8 {
+  const int32_t *table;
+  double scale; /* of the result */
+  int32_t zero;
+} wl_softmax8;
 
 typedef struct wl_vector {
   const char *name;
@@ -101,8 +122,10 @@ typedef struct wl_vector {
   void (*depthwise8)(const wl_tile8 *); /* any rows; b[tap * columns + column] */
   void (*tile16)(const wl_tile16 *); /* of as many rows as `tile` has */
   void (*depthwise16)(const wl_tile16 *); /* any rows */
-  void (*add8)(const wl_sum8 *, size_t n, const int8_t *a, const int8_t *b, int8_t *out);
-  void (*binary8)(const wl_binary8 *, size_t n, const int8_t *a, size_t sa, const int8_t *b, size_t sb, int8_t *out);
+  void (*integers8)(const wl_integers8 *, size_t n, const int8_t *a, size_t sa, const int8_t *b, size_t sb, int8_t *out);
+  void (*floats8)(const wl_floats8 *, size_t n, const int8_t *a, size_t sa, const int8_t *b, size_t sb, int8_t *out);
+  void (*mix8)(const int32_t parts[4], size_t n, const int8_t *const x[4], int8_t *out);
+  void (*softmax8)(const wl_softmax8 *, size_t n, const int8_t *x, int32_t *numbers, int8_t *out); /* n numbers */
   void (*lookup8)(size_t n, const uint8_t *x, const uint8_t *table, uint8_t *out); /* table[x], of 256 */
   void (*quantize8)(size_t n, const float *x, float scale, int32_t zero, int8_t *out);
   int32_t (*largest)(size_t n, const float *x); /* bits of a magnitude, which are ordered as these; most of all NaN */
@@ -117,7 +140,8 @@ typedef struct wl_vector {
 
 /* The instruction sets that this processor has, the best first; NULL behind the last. */
 const wl_vector *wl_vector_at(size_t i);
-extern const wl_vector wl_vector_base, wl_vector_avx2, wl_vector_avx512, wl_vector_vnni, wl_vector_amx;
+extern const wl_vector wl_vector_base, wl_vector_avx2, wl_vector_avx512;
+extern const wl_vector wl_vector_vnni, wl_vector_vbmi, wl_vector_amx;
 extern const wl_vector wl_vector_neon, wl_vector_dot, wl_vector_simd128;
 
 #endif
