@@ -86,6 +86,11 @@ def _add_ends(group: Any) -> None:
     group.add_argument("--variable", action="append", metavar="NAME",
                        help="variable that keeps its value between invocations")  # fmt: skip
     group.add_argument(
+        "--state", action="append", default=[], metavar="IN=OUT",
+        help="input that the file keeps: the value of output OUT is that of IN in the next "
+        "invocation; --value IN=... gives the first value (default: zeros)",
+    )  # fmt: skip
+    group.add_argument(
         "--value", action="append", default=[], metavar="NAME=VALUE",
         help="constant for a placeholder, such as training=false, keep_prob=1.0 or mask=@FILE.npy; "
         "placeholders that are neither inputs nor given here use their default",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -91,7 +91,7 @@ def require(
             f"the graph failed on the sample; pass other samples with samples=: {error.message}"
         ) from error
     try:
-        results = [run(content, values) for values in selected]
+        results = list(run_in_turn(content, selected))
     except LiteError as error:
         raise errors.DataLossError(
             f"the converted graph fails on a sample that the graph accepts: {error}"
@@ -113,17 +113,23 @@ def require(
 
 def run(content: bytes, values: Sequence[Array]) -> list[Array]:
     """Run a file on values of its inputs, and return the outputs."""
+    return next(run_in_turn(content, [values]))
+
+
+def run_in_turn(content: bytes, samples: Iterable[Sequence[Array]]) -> Iterator[list[Array]]:
+    """Run a file on samples of its inputs; variables keep their values from sample to sample."""
     interpreter = Interpreter(model_content=content)
-    for details, value in zip(interpreter.get_input_details(), values, strict=True):
-        if tuple(details["shape"]) != value.shape:
-            interpreter.resize_tensor_input(details["index"], value.shape)
-    for details, value in zip(interpreter.get_input_details(), values, strict=True):
-        interpreter.set_tensor(details["index"], value)
-    interpreter.invoke()
-    return [
-        interpreter.get_tensor(output_detail["index"])
-        for output_detail in interpreter.get_output_details()
-    ]
+    for values in samples:
+        for details, value in zip(interpreter.get_input_details(), values, strict=True):
+            if tuple(details["shape"]) != value.shape:
+                interpreter.resize_tensor_input(details["index"], value.shape)
+        for details, value in zip(interpreter.get_input_details(), values, strict=True):
+            interpreter.set_tensor(details["index"], value)
+        interpreter.invoke()
+        yield [
+            interpreter.get_tensor(output_detail["index"])
+            for output_detail in interpreter.get_output_details()
+        ]
 
 
 def difference(results: Sequence[Array], expected: Sequence[Array]) -> float:

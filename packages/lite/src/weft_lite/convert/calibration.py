@@ -126,6 +126,8 @@ def measure(
 ) -> dict[Value, Range]:
     """Measure the ranges of inputs and float32 results by running a file that outputs them all.
 
+    The samples run in turn, so variables have the values that the samples before left.
+
     Args:
       lowered: the graph.
       samples: values of its inputs.
@@ -142,8 +144,9 @@ def measure(
     content = Writer(Lowered(lowered.inputs, computed, lowered.ops, lowered.bodies)).content([])
     values = [*lowered.inputs, *computed]
     spans: dict[Value, list[_Span]] = {}
-    for sample in samples:
-        for value, array in zip(values, [*sample, *agreement.run(content, sample)], strict=True):
+    results = agreement.run_in_turn(content, samples)
+    for sample, computed_arrays in zip(samples, results, strict=True):
+        for value, array in zip(values, [*sample, *computed_arrays], strict=True):
             if array.size and value.name not in names:
                 spans.setdefault(value, []).append(_span(array, method))
     _require_numbers(spans)

@@ -29,6 +29,7 @@ from weft_lite.convert.quantize import (
 )
 from weft_lite.convert.shrink import shrink
 from weft_lite.convert.sources import Source
+from weft_lite.convert.states import keep_states
 from weft_lite.convert.tables import fuse_tables
 from weft_lite.convert.writer import Writer
 from weft_tensor import errors
@@ -278,6 +279,36 @@ class Converter:
           array([0., 2.], dtype=float32)
         """
         return cls._of(sources.source_of_onnx(model, values, shapes), bounds)
+
+    def keep_states(
+        self, states: Mapping[str, str], initial: Mapping[str, Any] | None = None
+    ) -> Converter:
+        """Keep pairs of inputs and outputs inside the file, as variables.
+
+        At the end of an invocation, each of these outputs becomes the value of its input in the
+        next one. `Interpreter.reset_all_variables` restores the first values.
+
+        Args:
+          states: the output that gives the next value of an input, by the input's name. Both have
+            the same element type and the same known shape.
+          initial: first values by the names of these inputs; zeros by default.
+        Returns: this converter.
+        Raises:
+          NotFoundError: there is no such input or output, or `initial` names another input.
+          InvalidArgumentError: types or shapes of a pair differ, a size is open, two inputs have
+            the same output, no other output remains, or a first value does not match its input.
+
+        Examples:
+          >>> x, h = (wf.placeholder(wf.float32, [2], name=name) for name in ("x", "h"))
+          >>> total, y = wf.add(h, x, name="total"), wf.multiply(h + x, 2.0, name="y")
+          >>> converter = wf.lite.Converter(x.graph, [x, h], [total, y])
+          >>> content = converter.keep_states({"h": "total"}).convert()
+          >>> run = wf.lite.Interpreter(model_content=content).get_signature_runner()
+          >>> run(x=[1.0, 2.0])["y"], run(x=[1.0, 2.0])["y"]
+          (array([2., 4.], dtype=float32), array([4., 8.], dtype=float32))
+        """
+        self._source = keep_states(self._source, states, initial)
+        return self
 
     def convert(
         self,

@@ -216,7 +216,7 @@ def _imported_source(
     if origin is None:
         _clear_lines(graph)
     else:
-        _copy_lines(origin, graph)
+        copy_lines(origin, graph)
     return Source(
         graph,
         {key: tensor_named(graph, name) for key, name in inputs.items()},
@@ -224,7 +224,7 @@ def _imported_source(
     )
 
 
-def _copy_lines(origin: Graph, graph: Graph) -> None:
+def copy_lines(origin: Graph, graph: Graph) -> None:
     """Copy the source lines of the original nodes, which errors show."""
     for node in graph.nodes:
         original = origin.find_node(node.name)

@@ -66,6 +66,21 @@ def _converter(arguments: argparse.Namespace, kind: str) -> Converter:
     """Return the converter of the source that the arguments describe."""
     path, bounds = str(arguments.source), arrays.shapes(arguments.bound)
     variables, values = arguments.variable or (), parse_values(arguments.value)
+    states = arrays.assignments(arguments.state)
+    initial = {name: values.pop(name) for name in states if name in values}
+    converter = _converter_of(arguments, kind, path, bounds, variables, values)
+    return converter.keep_states(states, initial) if states else converter
+
+
+def _converter_of(
+    arguments: argparse.Namespace,
+    kind: str,
+    path: str,
+    bounds: Any,
+    variables: Sequence[str],
+    values: dict[str, Any],
+) -> Converter:
+    """Return the converter of a source of some kind."""
     shapes = arrays.shapes(arguments.shape)
     if kind == SAVED_MODEL:
         key, tags = arguments.signature or "serving_default", _names(arguments.tags or "serve")
