@@ -2,6 +2,10 @@
 
 The text is the manual that ships with Python. The tables of vectors are partitioned; in a cluster
 each of two parameter servers has a half, and receives only the rows that a step changes.
+
+The reference result is that of a factorization of the words' pointwise mutual information (Levy and
+Goldberg 2014): from the same pairs, vectors of 64 numbers reach an AUC of 0.674, and the smoothed
+counts themselves 0.711.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ SUBSAMPLING = 2e-3
 """Words that are more frequent than this are skipped at random (Mikolov et al. 2013)."""
 SHUFFLE = 4096
 """Pairs of the shuffle buffer, which is a part of each checkpoint; all pairs are permuted once."""
-NUM_QUESTIONS = 1000
+NUM_QUESTIONS, NUM_SHORT_QUESTIONS = 5000, 1000
 PROBES = ("string", "list", "integer", "exception", "import", "class")
 """Words whose neighbours are printed."""
 
@@ -67,9 +71,9 @@ class Word2Vec(Journey):
     """Skip-gram."""
 
     name = "word2vec"
-    steps, short_steps = 6000, 200
+    steps, short_steps = 3000, 200
     metric = "AUC"
-    goal, short_goal = 0.80, 0.54
+    goal, short_goal = 0.67, 0.54
     variants = ("nce", "softmax")
     jobs: ClassVar = {"ps": 2, "worker": 2}
 
@@ -156,7 +160,8 @@ class Word2Vec(Journey):
     def _held_out(self) -> np.ndarray:
         """Pairs of the held-out text, each with a word of that text at random."""
         rng = np.random.default_rng(1)
-        pairs = rng.permutation(draw_pairs(self.words.held_out, 1))[:NUM_QUESTIONS]
+        count = NUM_SHORT_QUESTIONS if self.is_short else NUM_QUESTIONS
+        pairs = rng.permutation(draw_pairs(self.words.held_out, 1))[:count]
         return np.column_stack([pairs, rng.permutation(pairs[:, 1])])
 
     def questions(self) -> Sequence[Feeds]:
