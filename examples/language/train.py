@@ -44,7 +44,7 @@ class Language(Journey):
     """A character model of two LSTM layers."""
 
     name = "language"
-    steps, short_steps = 3000, 60
+    steps, short_steps = 3000, 45
     metric = "perplexity"
     goal, short_goal = 4.5, 35.0
     is_better_high = False

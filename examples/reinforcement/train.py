@@ -96,7 +96,7 @@ class Reinforcement(Journey):
     """A DQN in a maze."""
 
     name = "reinforcement"
-    steps, short_steps = 6000, 2500
+    steps, short_steps = 6000, 2000
     metric = "share of shortest ways"
     goal, short_goal = 1.0, 0.6
 

@@ -60,7 +60,7 @@ class Segmentation(Journey):
     """A U-Net on generated shapes."""
 
     name = "segmentation"
-    steps, short_steps = 400, 60
+    steps, short_steps = 400, 30
     metric = "mean IoU"
     goal, short_goal = 0.95, 0.6
 

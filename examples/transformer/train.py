@@ -92,7 +92,7 @@ class Transformer(Journey):
     """A GPT of two blocks."""
 
     name = "transformer"
-    steps, short_steps = 3000, 120
+    steps, short_steps = 3000, 80
     metric = "perplexity"
     goal, short_goal = 6.0, 25.0
     jobs: ClassVar = {"ps": 1, "worker": 2}
@@ -148,12 +148,12 @@ class Transformer(Journey):
         return Serving([token, position, *cache.inputs], outputs, state=fed_back)
 
     def calibration(self) -> Sequence[Feeds]:
-        """Return three pieces of the training text, one after the other."""
-        return self._pieces(self.text.training, 3)
+        """Return pieces of the training text, one after the other."""
+        return self._pieces(self.text.training, 1 if self.is_short else 3)
 
     def questions(self) -> Sequence[Feeds]:
-        """Return ten pieces of the held-out text, one after the other."""
-        return self._pieces(self.text.held_out, 10)
+        """Return pieces of the held-out text, one after the other."""
+        return self._pieces(self.text.held_out, 4 if self.is_short else 10)
 
     def _pieces(self, tokens: np.ndarray, count: int) -> list[Feeds]:
         positions = np.arange(LENGTH, dtype=np.int32).reshape(-1, 1)
