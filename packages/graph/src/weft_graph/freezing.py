@@ -245,5 +245,5 @@ def _drop_colocation_with_missing(node: Node) -> None:
     """Remove colocation requests with nodes that the graph does not have."""
     if "_class" in node.attrs:
         groups = [f"loc:@{name}" for name in node.colocation if node.graph.find_node(name)]
-        others = {name: value for name, value in node.attrs.items() if name != "_class"}
-        node.attrs = {**others, "_class": tuple(groups)} if groups else others
+        other_attrs = {name: value for name, value in node.attrs.items() if name != "_class"}
+        node.attrs = {**other_attrs, "_class": tuple(groups)} if groups else other_attrs

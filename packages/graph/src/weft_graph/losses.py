@@ -370,9 +370,9 @@ def huber_loss(
     with _scope(scope, "huber_loss") as full:
         labels, predictions = _pair("huber_loss", labels, predictions)
         error = out("Abs", [out("Sub", [predictions, labels])])
-        near = out("Minimum", [error, delta])
-        square = out("Mul", [0.5, out("Mul", [near, near])])
-        linear = out("Mul", [delta, out("Sub", [error, near])])
+        clipped = out("Minimum", [error, delta])
+        square = out("Mul", [0.5, out("Mul", [clipped, clipped])])
+        linear = out("Mul", [delta, out("Sub", [error, clipped])])
         losses = out("AddV2", [square, linear])
         return compute_weighted_loss(losses, weights, full, loss_collection, reduction)
 
@@ -405,8 +405,8 @@ def log_loss(
     with _scope(scope, "log_loss") as full:
         labels, predictions = _pair("log_loss", labels, predictions)
         present = out("Mul", [labels, out("Log", [out("AddV2", [predictions, epsilon])])])
-        other = out("AddV2", [out("Sub", [1.0, predictions]), epsilon])
-        absent = out("Mul", [out("Sub", [1.0, labels]), out("Log", [other])])
+        complement = out("AddV2", [out("Sub", [1.0, predictions]), epsilon])
+        absent = out("Mul", [out("Sub", [1.0, labels]), out("Log", [complement])])
         losses = out("Sub", [out("Neg", [present]), absent])
         return compute_weighted_loss(losses, weights, full, loss_collection, reduction)
 

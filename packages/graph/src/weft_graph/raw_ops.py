@@ -69,8 +69,8 @@ def _function(op_def: OpDef) -> Callable[..., Any]:
         if not op_def.outputs:
             return node
         if len(op_def.outputs) == 1:
-            several = op_def.outputs[0].is_list
-            return list(node.outputs) if several else node.outputs[0]
+            is_list = op_def.outputs[0].is_list
+            return list(node.outputs) if is_list else node.outputs[0]
         return named_results(node)
 
     call.__name__ = call.__qualname__ = op_def.name

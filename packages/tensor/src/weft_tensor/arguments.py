@@ -48,7 +48,7 @@ def check_integer(
 
 
 def check_whole_number(
-    value: Any, label: str, least: int = -INT64_MAX - 1, limit: int = INT64_MAX
+    value: Any, label: str, minimum: int = -INT64_MAX - 1, limit: int = INT64_MAX
 ) -> int:
     """Return an integer, or a float without a fraction, as `int`: programs divide sizes.
 
@@ -56,7 +56,7 @@ def check_whole_number(
     """
     if isinstance(value, float | np.floating) and float(value).is_integer():
         value = int(value)
-    return check_integer(value, label, least, limit)
+    return check_integer(value, label, minimum, limit)
 
 
 def check_number(

@@ -66,14 +66,14 @@ class FreeRanges:
 
     def release_range(self, region: int, offset: int, size: int) -> None:
         """Return a taken range; it merges with the free ranges on both sides."""
-        before = self._ends.get((region, offset))
-        if before is not None:
-            self._remove(region, offset - before, before)
-            offset, size = offset - before, size + before
-        after = self._starts.get((region, offset + size))
-        if after is not None:
-            self._remove(region, offset + size, after)
-            size += after
+        preceding_size = self._ends.get((region, offset))
+        if preceding_size is not None:
+            self._remove(region, offset - preceding_size, preceding_size)
+            offset, size = offset - preceding_size, size + preceding_size
+        following_size = self._starts.get((region, offset + size))
+        if following_size is not None:
+            self._remove(region, offset + size, following_size)
+            size += following_size
         self._insert(region, offset, size)
 
     def free_regions(self) -> list[int]:

@@ -167,12 +167,12 @@ def _check_structures(conditional: Conditional, otherwise: Any, on_true: Any) ->
             "true_fn and false_fn of cond must return the same kinds of values, got "
             f"{on_true!r} and {otherwise!r}"
         )
-    for mine, other in zip(upper, lower, strict=True):
-        if mine.dtype is not other.dtype:
+    for true_value, false_value in zip(upper, lower, strict=True):
+        if true_value.dtype is not false_value.dtype:
             raise errors.InvalidTypeError(
                 "true_fn and false_fn of cond must return the same element types, got "
-                f"{mine.dtype.name}{format_dims(mine.dims)} and "
-                f"{other.dtype.name}{format_dims(other.dims)}"
+                f"{true_value.dtype.name}{format_dims(true_value.dims)} and "
+                f"{false_value.dtype.name}{format_dims(false_value.dims)}"
             )
 
 
@@ -244,14 +244,14 @@ def _pairs(named: Any) -> list[tuple[Output, Branch]]:
 
 def _chain(pairs: Sequence[tuple[Output, Branch]], default: Branch | None, strict: bool) -> Any:
     """Return nested conditionals, the first pair outermost; the last pair replaces a default."""
-    (pred, function), others = pairs[0], pairs[1:]
-    if not others:
+    (pred, function), later_pairs = pairs[0], pairs[1:]
+    if not later_pairs:
         if default is None:
             if strict:
                 return function()
             return nest.map_structure(_group_if_node, unpack_single(function()))
         return cond(pred, function, default, strict=strict)
-    return cond(pred, function, lambda: _chain(others, default, strict), strict=strict)
+    return cond(pred, function, lambda: _chain(later_pairs, default, strict), strict=strict)
 
 
 def _group_if_node(leaf: Any) -> Any:
@@ -309,10 +309,10 @@ def switch_case(
         numbered = functions[:-1] if default is None else functions
         if not numbered:
             return nest.map_structure(_group_if_node, last())
-        inside = comparison.logical_and(
+        in_range = comparison.logical_and(
             comparison.greater_equal(index, 0), comparison.less(index, len(numbered))
         )
-        return cond(inside, lambda: _bisect(index, numbered, 0), last, strict=True)
+        return cond(in_range, lambda: _bisect(index, numbered, 0), last, strict=True)
 
 
 def _sort_branches(branch_fns: Any) -> list[Branch]:

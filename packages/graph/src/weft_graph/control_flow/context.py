@@ -80,7 +80,7 @@ class ControlFlowContext(Context):
     def outside(self, prefix: str | None = None) -> Iterator[None]:
         """Add nodes created inside the block to the enclosing context, without scopes."""
         scopes = self.graph.scopes
-        before = (
+        saved_scopes = (
             scopes.context,
             scopes.controls,
             scopes.devices,
@@ -100,7 +100,7 @@ class ControlFlowContext(Context):
                 scopes.devices,
                 scopes.colocations,
                 scopes.name_prefix,
-            ) = before
+            ) = saved_scopes
 
     def admit(
         self, op: str, name: str, inputs: tuple[Output, ...], controls: tuple[Node, ...]
@@ -115,20 +115,20 @@ class ControlFlowContext(Context):
             if context is not None and _is_forward_of(context, self):
                 return inputs, (), context
         scopes = self.graph.scopes
-        before = scopes.name_prefix
+        saved_prefix = scopes.name_prefix
         scopes.name_prefix = name + "/"
         try:
-            inside = tuple([self.capture(source) for source in inputs])
+            inner_inputs = tuple([self.capture(source) for source in inputs])
             waits = tuple(dict.fromkeys([self.capture_control(node) for node in controls]))
         finally:
-            scopes.name_prefix = before
+            scopes.name_prefix = saved_prefix
         if (
             self.pivot is not None
-            and self._is_free(inside)
+            and self._is_free(inner_inputs)
             and not any([self._decides(node) for node in waits])
         ):
             waits = (*waits, self.pivot)
-        return inside, waits, self
+        return inner_inputs, waits, self
 
     def capture(self, output: Output) -> Output:
         """Return the counterpart of `output` inside the context.
@@ -333,19 +333,19 @@ class WhileContext(ControlFlowContext):
     def invariants(self) -> dict[Output, Output]:
         """Mapping from loop invariants to their counterparts inside."""
         return {
-            inside.node.inputs[0]: inside
-            for inside in self._captured.values()
-            if inside.node.context is self and is_constant_enter(inside.node)
+            inner_value.node.inputs[0]: inner_value
+            for inner_value in self._captured.values()
+            if inner_value.node.context is self and is_constant_enter(inner_value.node)
         }
 
     def enter(self, value: Output, constant: bool = False, controls: Sequence[Node] = ()) -> Output:
         """Import a value of the enclosing context into the frame, after its control inputs."""
         graph = self.graph
         with self.outside(graph.scopes.name_prefix), graph.control_dependencies(controls):
-            inside = primitives.enter(value, self.name, constant, self.parallel_iterations)
-        inside.node.context = self
-        self.graph.prevent_feeding(inside)
-        return inside
+            inner_value = primitives.enter(value, self.name, constant, self.parallel_iterations)
+        inner_value.node.context = self
+        self.graph.prevent_feeding(inner_value)
+        return inner_value
 
     def read_what_changes(self) -> None:
         """In the complete loop, read the variables that it updates in each iteration.
@@ -353,18 +353,18 @@ class WhileContext(ControlFlowContext):
         The condition reads them at the start of the iteration. The body reads them when the
         condition is known; the condition may wait for the updates of the previous iteration.
         """
-        for value, inside in list(self._captured.items()):
+        for value, inner_value in list(self._captured.items()):
             shared_value = reads.shared_value(value)
-            if shared_value is None or not is_constant_enter(inside.node):
+            if shared_value is None or not is_constant_enter(inner_value.node):
                 continue
             if shared_value.updates_inside(self):
                 del self._captured[value]  # what is added later reads in the body, too
-                self._read_anew(inside, shared_value)
+                self._read_anew(inner_value, shared_value)
 
-    def _read_anew(self, inside: Output, shared_value: SharedValue) -> None:
+    def _read_anew(self, inner_value: Output, shared_value: SharedValue) -> None:
         """Replace a value that was read from a variable outside by a new read for its users."""
         assert self.cond is not None
-        users, decision, body = inside.consumers(), self.cond.node.index, self.pivot
+        users, decision, body = inner_value.consumers(), self.cond.node.index, self.pivot
         in_condition = [node for node in users if node.index < decision]
         in_body = [node for node in users if node.index > decision]
         for pivot, readers in ((self.merges[0], in_condition), (body, in_body)):
@@ -372,7 +372,7 @@ class WhileContext(ControlFlowContext):
                 self.pivot = pivot
                 value_inside = self._read_in_context(shared_value)
                 for node in readers:
-                    self._replace(node, inside, value_inside)
+                    self._replace(node, inner_value, value_inside)
         self.pivot = body
 
     def _replace(self, node: Node, old: Output, new: Output) -> None:
@@ -390,8 +390,8 @@ class WhileContext(ControlFlowContext):
         if not late:
             return None
         with self.outside(self.graph.scopes.name_prefix), self.graph.control_dependencies(late):
-            before = shared_value.read()
-        return self._import_value(before)
+            value_before_update = shared_value.read()
+        return self._import_value(value_before_update)
 
     def _is_free(self, inputs: Sequence[Output]) -> bool:
         return all([is_constant_enter(source.node) for source in inputs])
@@ -464,11 +464,11 @@ def _is_capture(node: Node) -> bool:
 
 
 def _is_forward_of(flow_context: ControlFlowContext, context: ControlFlowContext) -> bool:
-    around: ControlFlowContext | None = context
-    while around is not None:
-        if around.forward is flow_context:
+    enclosing: ControlFlowContext | None = context
+    while enclosing is not None:
+        if enclosing.forward is flow_context:
             return True
-        around = around.outer
+        enclosing = enclosing.outer
     return False
 
 

@@ -243,12 +243,12 @@ def scan(
             begin = last - 1 if reverse else 1
 
         def body(i: Output, values: list[Any], arrays: list[TensorArray]) -> Any:
-            before = nest.pack_sequence_as(structure, values)
-            after = fn(before, rows.read(i))
-            nest.assert_same_structure(structure, after)
+            old_value = nest.pack_sequence_as(structure, values)
+            new_value = fn(old_value, rows.read(i))
+            nest.assert_same_structure(structure, new_value)
             results = [
                 convert_to_tensor(new, preferred_dtype=old.dtype)
-                for new, old in zip(nest.flatten(after), values, strict=True)
+                for new, old in zip(nest.flatten(new_value), values, strict=True)
             ]
             return i - 1 if reverse else i + 1, results, _write_all(arrays, i, results)
 
@@ -342,12 +342,12 @@ def _rows(fn: Any, elems: Any, name: str | None, default: str) -> Iterator[_Rows
 def _reads_cached() -> Iterator[None]:
     """Read variables created inside once instead of once per row."""
     scope = get_variable_scope()
-    before = scope.caching_device
+    saved_device = scope.caching_device
     scope.cache_reads()
     try:
         yield
     finally:
-        scope.set_caching_device(before)
+        scope.set_caching_device(saved_device)
 
 
 def _refuse_sparse(elems: Any) -> None:

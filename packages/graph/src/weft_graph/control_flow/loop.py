@@ -359,9 +359,9 @@ class LoopBuilder:
 
     def leave(self, position: int) -> Output:
         """Return a variable's final value; call in the order of indices."""
-        left = primitives.exit(self.context.switches[position].outputs[0], name="Exit")
-        self.context.exits.append(left.node)
-        return left
+        exit_value = primitives.exit(self.context.switches[position].outputs[0], name="Exit")
+        self.context.exits.append(exit_value.node)
+        return exit_value
 
     def _check_next(self, position: int, variable: Output, value: Output) -> None:
         initial = variable.node.inputs[0].node.inputs[0]
@@ -399,8 +399,8 @@ def _build(
         positions = range(len(counter), len(context.merges))
         proceed = cond([builder.merged(i) for i in positions])
         if limit is not None:
-            below = comparison.less(builder.merged(0), limit)
-            proceed = comparison.logical_and(below, proceed)
+            below_limit = comparison.less(builder.merged(0), limit)
+            proceed = comparison.logical_and(below_limit, proceed)
         builder.condition(proceed)
         following = list(body([builder.inside(i) for i in positions]))
         if counter:

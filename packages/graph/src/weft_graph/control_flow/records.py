@@ -228,7 +228,7 @@ def _make_filler(
         context.pivot = pivot
         context.merges = variables
         context.switches = [switch for switch, _, _ in parts]
-        context.exits = [left for _, left, _ in parts]
+        context.exits = [exit_node for _, exit_node, _ in parts]
         context.next_values = [following for _, _, following in parts]
         context.cond = parts[0][0].inputs[1] if parts else None
 

@@ -180,11 +180,11 @@ class TensorArray:
           source: identifier that distinguishes several calls of `gradients`.
           flow: flow after the writes that must come first; the array's flow by default.
         """
-        before = self._flow if flow is None else flow
+        ordered_flow = self._flow if flow is None else flow
         with name_scope(name, "TensorArrayGrad", [self._handle]), self._colocate_value():
-            handle, after = ops.tensor_array_grad_v3(self._handle, before, source)
+            handle, grad_flow = ops.tensor_array_grad_v3(self._handle, ordered_flow, source)
         grad_array = TensorArray(
-            self._dtype, handle=handle, flow=after, infer_shape=self._shared.infer_shape
+            self._dtype, handle=handle, flow=grad_flow, infer_shape=self._shared.infer_shape
         )
         grad_array._shared.dims = self._shared.dims
         return grad_array

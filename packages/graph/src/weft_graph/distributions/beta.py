@@ -93,8 +93,8 @@ class Beta(Distribution):
     def _check_interior(self, x: Output) -> Output:
         if not self.validate_args:
             return x
-        below = checks.assert_less(x, out("OnesLike", [x]))
-        return with_assertions(x, [checks.assert_positive(x), below])
+        below_one = checks.assert_less(x, out("OnesLike", [x]))
+        return with_assertions(x, [checks.assert_positive(x), below_one])
 
     def _log_norm(self) -> Output:
         return lgamma(self._one) + lgamma(self._zero) - lgamma(self._total)
@@ -119,9 +119,9 @@ class Beta(Distribution):
         return mean * (1.0 - mean) / (1.0 + self._total)
 
     def _mode(self) -> Output:
-        above = [out("Greater", [x, 1.0]) for x in (self._one, self._zero)]
+        are_above_one = [out("Greater", [x, 1.0]) for x in (self._one, self._zero)]
         mode = (self._one - 1.0) / (self._total - 2.0)
-        return self._mask_undefined(out("LogicalAnd", above), mode, "mode")
+        return self._mask_undefined(out("LogicalAnd", are_above_one), mode, "mode")
 
 
 @RegisterKL(Beta, Beta)

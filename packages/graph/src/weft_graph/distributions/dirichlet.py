@@ -81,13 +81,13 @@ class Dirichlet(Distribution):
     def _log_prob(self, x: Output) -> Output:
         if self.validate_args:
             total = reduce_sum(x, -1)
-            near = checks.assert_near(
+            sums_to_one = checks.assert_near(
                 total,
                 out("OnesLike", [total]),
                 message="the probabilities of a draw must sum to 1",
             )
             x = with_assertions(
-                x, [checks.assert_positive(x, message="draws must be positive"), near]
+                x, [checks.assert_positive(x, message="draws must be positive"), sums_to_one]
             )
         powers = reduce_sum(xlogy(self._concentration - 1.0, x), -1)
         return powers - lbeta(self._concentration)

@@ -116,6 +116,6 @@ class DirichletMultinomial(Distribution):
         return self._scale() * self._mean() * (1.0 - self._means())
 
     def _covariance(self) -> Output:
-        left = out("ExpandDims", [-self._scale() * self._mean(), -1])
-        product = left * out("ExpandDims", [self._means(), -2])
+        column = out("ExpandDims", [-self._scale() * self._mean(), -1])
+        product = column * out("ExpandDims", [self._means(), -2])
         return diagonals.matrix_set_diag(product, self._variance())

@@ -390,11 +390,11 @@ class Distribution:
         implementation: Callable[..., Any] | None = getattr(self, f"_{method}", None)
         if implementation is not None:
             return implementation
-        other, transform = _ALTERNATIVES.get(method, ("", None))
-        base_method: Callable[..., Any] | None = getattr(self, f"_{other}", None)
+        other_method, transform = _ALTERNATIVES.get(method, ("", None))
+        base_method: Callable[..., Any] | None = getattr(self, f"_{other_method}", None)
         if base_method is not None and transform is not None:
-            from_other, through = base_method, transform
-            return lambda *args: through(convert_to_tensor(from_other(*args)))
+            from_other, from_base = base_method, transform
+            return lambda *args: from_base(convert_to_tensor(from_other(*args)))
         if method.endswith("survival_function") and hasattr(self, "_log_cdf"):
             log_cdf = self._method("cdf")
             return lambda value: _ALTERNATIVES[method][1](log_cdf(value))

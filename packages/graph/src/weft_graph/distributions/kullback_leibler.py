@@ -58,17 +58,17 @@ def _lookup(a: type, b: type) -> Divergence:
 
     Raises: UnimplementedError: there is none.
     """
-    near = [
+    candidates = [
         (i + j, _table[above_a, above_b])
         for i, above_a in enumerate(a.__mro__)
         for j, above_b in enumerate(b.__mro__)
         if (above_a, above_b) in _table
     ]
-    if not near:
+    if not candidates:
         raise errors.UnimplementedError(
             f"no divergence of {a.__name__} from {b.__name__} is registered; see RegisterKL"
         )
-    return min(near, key=lambda pair: pair[0])[1]
+    return min(candidates, key=lambda pair: pair[0])[1]
 
 
 def kl_divergence(

@@ -76,8 +76,8 @@ class Laplace(Distribution):
     def _sample_n(self, n: Any, seed: int | None) -> Output:
         uniform = random.random_uniform(self._full_shape(n), -1.0, 1.0, self.dtype, seed)
         # -1 itself, which is among the numbers, would be drawn as infinite.
-        inside = out("Maximum", [uniform, -1.0 + _step(self.dtype)])
-        return self._loc - self._scale * sign(inside) * log1p(-magnitude(inside))
+        clipped = out("Maximum", [uniform, -1.0 + _step(self.dtype)])
+        return self._loc - self._scale * sign(clipped) * log1p(-magnitude(clipped))
 
     def _z(self, x: Output) -> Output:
         return (x - self._loc) / self._scale
@@ -117,6 +117,6 @@ def _step(dtype: Any) -> float:
 
 
 def _log_left_tail(z: Output) -> Output:
-    below = out("Less", [z, 0.0])
+    is_negative = out("Less", [z, 0.0])
     upper = log1p(-0.5 * exp(-magnitude(z)))
-    return out("SelectV2", [below, z - math.log(2), upper])
+    return out("SelectV2", [is_negative, z - math.log(2), upper])

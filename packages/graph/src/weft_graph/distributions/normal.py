@@ -126,15 +126,15 @@ def log_normal_cdf(z: Output) -> Output:
     far = out("Less", [z, limit])
     high = out("Greater", [z, 1.0])
     upper = log1p(-_standard_cdf(out("SelectV2", [high, -z, out("ZerosLike", [z])])))
-    near = log(
+    central = log(
         _standard_cdf(out("SelectV2", [out("LogicalOr", [far, high]), out("ZerosLike", [z]), z]))
     )
     tail = out("SelectV2", [far, z, np.array(limit, z.dtype.base_dtype.numpy)])
     series, inverse = 0.0 * tail, 1.0 / square(tail)
     for k in range(terms, 0, -1):  # 1 - 1/z^2 (1 - 3/z^2 (1 - ...))
         series = -(2 * k - 1) * inverse * (1.0 + series)
-    below = -0.5 * square(tail) - log(-tail) - 0.5 * math.log(2 * math.pi) + log1p(series)
-    return out("SelectV2", [far, below, out("SelectV2", [high, upper, near])])
+    far_tail = -0.5 * square(tail) - log(-tail) - 0.5 * math.log(2 * math.pi) + log1p(series)
+    return out("SelectV2", [far, far_tail, out("SelectV2", [high, upper, central])])
 
 
 @RegisterKL(Normal, Normal)

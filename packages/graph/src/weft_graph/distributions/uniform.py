@@ -84,8 +84,8 @@ class Uniform(Distribution):
         outside = out("LogicalOr", [out("Less", [x, self._low]),
                                     out("GreaterEqual", [x, self._high])])  # fmt: skip
         density = 1.0 / self.range()
-        inside = out("SelectV2", [outside, out("ZerosLike", [density]), density])
-        return out("SelectV2", [out("IsNan", [x]), x, inside])
+        density_in_support = out("SelectV2", [outside, out("ZerosLike", [density]), density])
+        return out("SelectV2", [out("IsNan", [x]), x, density_in_support])
 
     def _cdf(self, x: Output) -> Output:
         return out("Minimum", [1.0, out("Maximum", [0.0, (x - self._low) / self.range()])])

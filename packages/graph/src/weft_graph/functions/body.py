@@ -54,12 +54,12 @@ class _BodyScopes(BuildScopes):
             return
         self._body.variables_made += 1
         scopes = self._outer.scopes
-        before, scopes.name_prefix = scopes.name_prefix, self.name_prefix
+        saved_prefix, scopes.name_prefix = scopes.name_prefix, self.name_prefix
         try:
             with self._outer.as_default(), scopes.leave_contexts():
                 yield
         finally:
-            scopes.name_prefix = before
+            scopes.name_prefix = saved_prefix
 
 
 class FunctionGraph(Graph):
@@ -140,12 +140,12 @@ class FunctionGraph(Graph):
     @contextmanager
     def _without_scopes(self) -> Iterator[None]:
         """Create nodes inside the block without any scopes."""
-        before, self.scopes = self.scopes, _BodyScopes(self, self.outer)
+        saved_scopes, self.scopes = self.scopes, _BodyScopes(self, self.outer)
         try:
             with thread_stacks.building_body(self):
                 yield
         finally:
-            self.scopes = before
+            self.scopes = saved_scopes
 
     def infer_handles(self) -> None:
         """Infer which arguments are handles of variables, and their element types."""
@@ -212,13 +212,13 @@ class FunctionGraph(Graph):
 
     def take_values(self) -> None:
         """Capture values instead of reference variables for those that the body only reads."""
-        for around, argument in list(self.captures.items()):
+        for captured, argument in list(self.captures.items()):
             readers = [user.outputs[0] for user in argument.consumers() if user.outputs]
             if not argument.dtype.is_ref or len(readers) != len(argument.consumers()):
                 continue
             if not all(reader in self._snapshots for reader in readers):
                 continue
-            del self.captures[around]
+            del self.captures[captured]
             self.inputs.remove(argument)
             for reader in readers:
                 value = self._snapshots[reader]
@@ -264,11 +264,11 @@ class FunctionGraph(Graph):
         output = builder.output_of(value, arg.is_ref)
         if output is None:
             return value
-        inside = self.capture(output)
+        inner_value = self.capture(output)
         takes_any = arg.is_ref or op_def.traits.identity or op_def.traits.role is Role.CALL
-        if inside.dtype.is_ref and not takes_any:
-            return builder.out("Identity", [inside])
-        return inside
+        if inner_value.dtype.is_ref and not takes_any:
+            return builder.out("Identity", [inner_value])
+        return inner_value
 
     # ------------------------------------------------------------------ scopes
 
@@ -278,16 +278,16 @@ class FunctionGraph(Graph):
         """See the base class; calls wait for nodes of outer graphs."""
         if control_inputs is None:
             return super().control_dependencies(None)
-        mine: list[Any] = []
+        own_inputs: list[Any] = []
         for item in control_inputs:
             node = _node_of(item)
             if node is None or node.graph is self:
-                mine.append(item)
+                own_inputs.append(item)
             elif self.is_inside(node.graph):
                 self.control_captures[node] = None
             else:
-                mine.append(item)
-        return super().control_dependencies(mine)
+                own_inputs.append(item)
+        return super().control_dependencies(own_inputs)
 
     def colocate_with(self, op: Any, ignore_existing: bool = False) -> AbstractContextManager[None]:
         """See the base class; nodes of outer graphs have no static values inside the body."""

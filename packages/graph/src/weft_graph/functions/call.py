@@ -171,10 +171,10 @@ def _current_value(value: Output, inputs: Sequence[Output], ordered: bool) -> Ou
 
 def can_be_called_in(function: FunctionDefinition, graph: Graph) -> bool:
     """Return True if all captures of a function are visible in the current context."""
-    inside = graph if isinstance(graph, FunctionGraph) else None
+    body_graph = graph if isinstance(graph, FunctionGraph) else None
     for value in function.captured or ():
         home = value.graph
-        if home is not graph and not (inside is not None and inside.is_inside(home)):
+        if home is not graph and not (body_graph is not None and body_graph.is_inside(home)):
             return False
         try:
             check_visible(value, current_context(home))

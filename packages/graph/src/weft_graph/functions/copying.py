@@ -129,7 +129,7 @@ class BodyCopy:
     def _enter_scopes(self, node: Node) -> Iterator[None]:
         """Return a copy's scopes: the current ones if it is directly in the current context."""
         scopes = self._graph.scopes
-        before = (
+        saved_scopes = (
             scopes.name_prefix,
             scopes.attrs,
             scopes.overrides,
@@ -152,7 +152,7 @@ class BodyCopy:
                 scopes.colocations,
                 scopes.context,
                 scopes.controls,
-            ) = before
+            ) = saved_scopes
 
     def _attrs(self, node: Node) -> dict[str, Any]:
         attrs = dict(node.attrs)
@@ -169,11 +169,11 @@ class BodyCopy:
         return attrs
 
     def _colocation_class(self, name: str) -> str:
-        other = self._function.graph.find_node(name)
-        if other is None:
+        original = self._function.graph.find_node(name)
+        if original is None:
             return f"loc:@{name}"
-        node = self.nodes.get(other)
-        for output in other.outputs:
+        node = self.nodes.get(original)
+        for output in original.outputs:
             if node is None and output in self.outputs:
                 node = self.outputs[output].node
         return f"loc:@{self._prefix + name if node is None else node.name}"
@@ -187,11 +187,11 @@ class BodyCopy:
 
     def _unique(self, name: str) -> str:
         scopes = self._graph.scopes
-        before, scopes.name_prefix = scopes.name_prefix, ""
+        saved_prefix, scopes.name_prefix = scopes.name_prefix, ""
         try:
             return self._graph.unique_name(name)
         finally:
-            scopes.name_prefix = before
+            scopes.name_prefix = saved_prefix
 
     def _gradient(self, name: str) -> str:
         """Return the name in the copy's graph of a gradient registered in the body's graph."""
@@ -214,9 +214,9 @@ class BodyCopy:
                 if counterpart.inputs[i] is not self.outputs[source]:
                     graph.replace_input(counterpart, i, self.outputs[source], reason="copy")
         controls = [
-            self.nodes[other]
-            for other in node.controls
-            if other in self.nodes and (self._keeps is None or self._keeps(node, other))
+            self.nodes[control]
+            for control in node.controls
+            if control in self.nodes and (self._keeps is None or self._keeps(node, control))
         ]
         if controls:
             graph.set_control_inputs(counterpart, [*counterpart.controls, *controls], reason="copy")

@@ -430,11 +430,19 @@ def _common_specs(specs: Sequence[Any], other_specs: Sequence[Any]) -> list[Any]
             common.append(a)
             continue
         parts = []
-        for (kind, dims), (other, more) in zip(a.parts, b.parts, strict=True):
-            if kind is not other or dims is None or more is None or len(dims) != len(more):
+        for (kind, dims), (other_kind, other_dims) in zip(a.parts, b.parts, strict=True):
+            if (
+                kind is not other_kind
+                or dims is None
+                or other_dims is None
+                or len(dims) != len(other_dims)
+            ):
                 return None
             parts.append(
-                (kind, tuple([m if m == n else None for m, n in zip(dims, more, strict=True)]))
+                (
+                    kind,
+                    tuple([m if m == n else None for m, n in zip(dims, other_dims, strict=True)]),
+                )
             )
         common.append(ArgumentSpec(parts, a.leaf))
     return common

@@ -235,12 +235,15 @@ class FunctionDefinition:
                 missing.add(name)
                 continue
             function = by_name[name] = library[name]
-            further = function._callees.get(function.gradient_name)
-            if further is None:
+            gradient_callees = function._callees.get(function.gradient_name)
+            if gradient_callees is None:
                 pending.extend(function.called_names())
             else:
                 by_name.update(
-                    [(callee_function.name, callee_function) for callee_function in further]
+                    [
+                        (callee_function.name, callee_function)
+                        for callee_function in gradient_callees
+                    ]
                 )
         return by_name, missing
 
@@ -274,11 +277,12 @@ class FunctionDefinition:
                     f"the function {self.name!r} has {len(expected)} {label} ({', '.join(names)}), "
                     f"the call has {len(actual)}"
                 )
-            for i, (mine, its) in enumerate(zip(actual, expected, strict=True)):
-                if mine.base_dtype is not its.base_dtype:
+            for i, (actual_type, expected_type) in enumerate(zip(actual, expected, strict=True)):
+                if actual_type.base_dtype is not expected_type.base_dtype:
                     raise errors.InvalidTypeError(
                         f"the function {self.name!r} requires its {label} to be "
-                        f"{', '.join(names)}; in the call, number {i} is {mine.base_dtype.name}"
+                        f"{', '.join(names)}; in the call, number {i} is "
+                        f"{actual_type.base_dtype.name}"
                     )
 
     # ------------------------------------------------------------------ durable form

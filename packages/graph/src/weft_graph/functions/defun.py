@@ -100,13 +100,13 @@ def _argument_names(func: Callable[..., Any], count: int) -> list[str]:
     if any(p.default is not p.empty for p in parameters):
         raise errors.InvalidArgumentError("graph functions do not support default arguments")
     plain = [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
-    several = len(plain) < len(parameters)
-    if count and (count < len(plain) or (count > len(plain) and not several)):
+    has_varargs = len(plain) < len(parameters)
+    if count and (count < len(plain) or (count > len(plain) and not has_varargs)):
         raise errors.InvalidArgumentError(
             f"{name_of(func)} takes {len(plain)} arguments ({', '.join(plain)}), but {count} "
             "types are given"
         )
-    return plain + [f"arg{i}" for i in range(len(plain), count)] if several else plain
+    return plain + [f"arg{i}" for i in range(len(plain), count)] if has_varargs else plain
 
 
 class DefinedFunction:
@@ -227,8 +227,8 @@ class DefinedFunction:
 
     def _check_func(self, *args: Any) -> Any:
         result = self._func(*args)
-        several = isinstance(result, list | tuple)
-        if several and any(value is None for value in result):
+        is_sequence = isinstance(result, list | tuple)
+        if is_sequence and any(value is None for value in result):
             raise errors.InvalidArgumentError(
                 f"{name_of(self._func)} returned None as a result; graph functions must return "
                 "tensors"
@@ -268,8 +268,8 @@ class DefinedFunction:
         definition.python_gradient = self.python_grad_func
         definition.description = inspect.getdoc(self._func) or ""
         if self._grad_func is not None:
-            other = self._grad_func
-            definition.gradient_name = other if isinstance(other, str) else other.name
+            gradient = self._grad_func
+            definition.gradient_name = gradient if isinstance(gradient, str) else gradient.name
         graph.functions.add(definition)
         return definition
 

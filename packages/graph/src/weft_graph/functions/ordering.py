@@ -87,9 +87,9 @@ class _Ends:
         """Make a node wait for other nodes in any context."""
         context = home_of(node)
         controls = []
-        for other in predecessors:
-            level = _common_context(home_of(other), context)
-            end = self.at(other, level)
+        for predecessor in predecessors:
+            level = _common_context(home_of(predecessor), context)
+            end = self.at(predecessor, level)
             controls.append(
                 end if context is None or context is level else context.capture_control(end)
             )
@@ -112,8 +112,8 @@ class _Ends:
             self._serialize(node, context)
             return context.exits[0]
         assert isinstance(context, CondContext)
-        around = context.conditional.pred.node
-        with context.outside(), self._graph.control_dependencies([around, node]):
+        predicate = context.conditional.pred.node
+        with context.outside(), self._graph.control_dependencies([predicate, node]):
             return primitives.control_trigger()
 
     def serialize(self, node: Node) -> None:

@@ -47,8 +47,8 @@ def _merge_with_default(branch: CondContext, value: Output) -> Output:
     sides: list[Output] = []
     for side in branch.conditional.branches:
         with side.open():
-            mine = value if side is branch else constant_of(_default_value(value.dtype))
-            sides.append(identity.identity(mine))
+            branch_value = value if side is branch else constant_of(_default_value(value.dtype))
+            sides.append(identity.identity(branch_value))
             side.results = (*side.results, sides[-1])
     with branch.outside():
         return primitives.merge(sides, name="saved").output

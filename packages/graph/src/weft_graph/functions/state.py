@@ -83,11 +83,11 @@ class Effects:
             while stack and not reaches:
                 current = stack.pop()
                 reaches = self._cache.get(current) or has_effect(current)
-                before = [s.node for s in current.inputs if not returns_state(s.node)]
-                for other in (*before, *current.controls):
-                    if other not in visited:
-                        visited.add(other)
-                        stack.append(other)
+                predecessors = [s.node for s in current.inputs if not returns_state(s.node)]
+                for predecessor in (*predecessors, *current.controls):
+                    if predecessor not in visited:
+                        visited.add(predecessor)
+                        stack.append(predecessor)
             reaches = self._cache[node] = bool(reaches)
         return reaches
 

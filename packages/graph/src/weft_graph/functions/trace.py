@@ -125,13 +125,13 @@ def save_state(function: Function) -> None:
     graph._finalized = False
     with thread_stacks.building_body(graph):
         saved_places = saved_values.output_positions(function.outputs)
-        more = [
+        saved_outputs = [
             saved_values.export_value(value)
             for value in saved_values.values_from_state(function.nodes)
             if value not in saved_places
         ]
     graph.finalize()
-    function.outputs = (*function.outputs, *more)
+    function.outputs = (*function.outputs, *saved_outputs)
     function.__dict__.pop("nodes", None)
 
 

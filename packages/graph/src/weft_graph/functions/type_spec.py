@@ -80,13 +80,13 @@ class TypeSpec:
           other: spec of the same class.
         Raises: InvalidArgumentError: they have nothing in common.
         """
-        mine = self._details()
-        if type(other) is not type(self) or not _all_pairs(_joins, mine, other._details()):
+        own_details = self._details()
+        if type(other) is not type(self) or not _all_pairs(_joins, own_details, other._details()):
             raise errors.InvalidArgumentError(
                 f"No TypeSpec is compatible with both {self!r} and {other!r}"
             )
         return self._replace_fields(
-            tuple([_join_specs(a, b) for a, b in zip(mine, other._details(), strict=True)])
+            tuple([_join_specs(a, b) for a, b in zip(own_details, other._details(), strict=True)])
         )
 
     def __eq__(self, other: object) -> bool:
@@ -110,13 +110,13 @@ def _format_part(part: Any) -> str:
     return part.name if isinstance(part, DType) else repr(part)
 
 
-def _all_pairs(test: Callable[[Any, Any], bool], mine: Any, its: Any) -> bool:
+def _all_pairs(test: Callable[[Any, Any], bool], own: Any, others: Any) -> bool:
     """Return True if two structures match and a predicate is true for all pairs of leaves."""
     try:
-        nest.assert_same_structure(mine, its)
+        nest.assert_same_structure(own, others)
     except (errors.InvalidTypeError, errors.InvalidArgumentError):
         return False
-    pairs = zip(nest.flatten(mine), nest.flatten(its), strict=True)
+    pairs = zip(nest.flatten(own), nest.flatten(others), strict=True)
     return all(test(a, b) for a, b in pairs)
 
 
@@ -206,8 +206,11 @@ class TensorSpec(TypeSpec):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TensorSpec):
             return NotImplemented
-        mine, its = (self._dims, self._dtype, self._name), (other._dims, other._dtype, other._name)
-        return mine == its
+        own_fields, other_fields = (
+            (self._dims, self._dtype, self._name),
+            (other._dims, other._dtype, other._name),
+        )
+        return own_fields == other_fields
 
     def __hash__(self) -> int:
         return hash((self._dims, self._dtype))

@@ -83,10 +83,10 @@ def _rows(tensors: list[Output]) -> Any:
             f"vectorized_map requires tensors of rank 1 or more, got {tensors!r}"
         )
     num_rows = [tensor.dims[0] for tensor in tensors if tensor.dims is not None]
-    several = {size for size in num_rows if size not in (None, 1)}
-    if len(several) > 1:
+    distinct_counts = {size for size in num_rows if size not in (None, 1)}
+    if len(distinct_counts) > 1:
         raise errors.InvalidArgumentError(
-            f"elems must have equal numbers of rows, or one row; got {sorted(several)}"
+            f"elems must have equal numbers of rows, or one row; got {sorted(distinct_counts)}"
         )
     longest = [t for t in tensors if t.dims is None or t.dims[0] != 1] or tensors
-    return several.pop() if several else shapes.shape(longest[0])[0]
+    return distinct_counts.pop() if distinct_counts else shapes.shape(longest[0])[0]

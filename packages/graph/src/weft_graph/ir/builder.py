@@ -156,13 +156,13 @@ class _Naming:
         if self.full is None:
             self.full = _node_name(graph, self._op, self._name)
         scopes = graph.scopes
-        before = scopes.name_prefix
+        saved_prefix = scopes.name_prefix
         scopes.name_prefix = self.full + "/"
         thread_stacks.push_graph(graph)
 
         def leave() -> None:
             thread_stacks.pop_graph(graph)
-            scopes.name_prefix = before
+            scopes.name_prefix = saved_prefix
 
         return leave
 
@@ -196,12 +196,12 @@ _one_line: dict[int, tuple[CodeType | None, int]] = {}
 def cache_user_line() -> Iterator[None]:
     """Look up the user's line once and use it for all nodes created inside."""
     thread = threading.get_ident()
-    before = _one_line.get(thread)
-    _one_line[thread] = before or user_line()
+    outer_line = _one_line.get(thread)
+    _one_line[thread] = outer_line or user_line()
     try:
         yield
     finally:
-        if before is None:
+        if outer_line is None:
             del _one_line[thread]
 
 

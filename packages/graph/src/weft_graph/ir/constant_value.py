@@ -65,11 +65,11 @@ def cache_values() -> Iterator[None]:
     Without the cache, each query with an unknown size walks through the whole computation of a
     shape. Refining a shape clears the cache.
     """
-    before, _remembered.known = _remembered.known, _StaticValues()
+    saved_values, _remembered.known = _remembered.known, _StaticValues()
     try:
         yield
     finally:
-        _remembered.known = before
+        _remembered.known = saved_values
 
 
 # -------------------------------------------------------------------------------- questions

@@ -56,11 +56,11 @@ def deeper(function: Callable[..., R], *arguments: Any) -> R:
             f"functions are nested deeper than {MAX_THREADS} threads allow: check that the "
             "recursion ends"
         )
-    context, mine = copy_context(), thread_stacks.of_thread.__dict__
+    context, thread_state = copy_context(), thread_stacks.of_thread.__dict__
 
     def go_on() -> R:
         _depth.threads = waiting
-        thread_stacks.of_thread.__dict__.update(mine)
+        thread_stacks.of_thread.__dict__.update(thread_state)
         return context.run(function, *arguments)
 
     return run_on_new_thread(go_on)

@@ -39,7 +39,10 @@ class DeviceParts(NamedTuple):
 
         TensorFlow keeps the index: "/gpu:1" merged with "/cpu" is "/cpu:1" there.
         """
-        merged = [mine if his is None else his for mine, his in zip(self, inner, strict=True)]
+        merged = [
+            own_part if inner_part is None else inner_part
+            for own_part, inner_part in zip(self, inner, strict=True)
+        ]
         if self.device_type not in (None, merged[3]):
             merged[4] = inner.device_index
         return DeviceParts(*merged)  # type: ignore[arg-type]
@@ -49,11 +52,11 @@ def _part(name: str, convert: Callable[[Any], Any], doc: str) -> Any:
     def get(self: DeviceSpec) -> Any:
         return getattr(self.parts, name)
 
-    def put(self: DeviceSpec, value: Any) -> None:
+    def set_part(self: DeviceSpec, value: Any) -> None:
         value = None if value is None else convert(value)
         self.parts = self.parts._replace(**{name: value})
 
-    return property(get, put, doc=doc)
+    return property(get, set_part, doc=doc)
 
 
 def _upper(device_type: Any) -> str:
@@ -157,7 +160,7 @@ def parse(text: str) -> DeviceParts:
     """Return the parts of a device name, parsed like `DeviceSpec.from_string`."""
     values: dict[str, str | int | None] = {}
 
-    def put(key: str, value: str | int | None) -> None:
+    def set_part(key: str, value: str | int | None) -> None:
         if key in values:
             raise errors.InvalidArgumentError(f"device name {text!r} specifies {key} twice")
         values[key] = value
@@ -168,17 +171,17 @@ def parse(text: str) -> DeviceParts:
         fields = part.split(":")
         key = fields[0].lower()
         if key == "job" and len(fields) == 2 and fields[1]:
-            put("job", fields[1])
+            set_part("job", fields[1])
         elif key in ("replica", "task") and len(fields) == 2:
-            put(key, _index(text, fields[1]))
+            set_part(key, _index(text, fields[1]))
         elif key == "device" and len(fields) in (2, 3) and _is_type(fields[1]):
-            put("device_type", fields[1].upper())
-            put("device_index", _index(text, fields[2]) if len(fields) == 3 else None)
+            set_part("device_type", fields[1].upper())
+            set_part("device_index", _index(text, fields[2]) if len(fields) == 3 else None)
         elif key.isalpha() and key not in ("job", "replica", "task", "device"):
             if len(fields) > 2:
                 raise _malformed_name_error(text, part)
-            put("device_type", key.upper())
-            put("device_index", _index(text, fields[1]) if len(fields) == 2 else None)
+            set_part("device_type", key.upper())
+            set_part("device_index", _index(text, fields[1]) if len(fields) == 2 else None)
         else:
             raise _malformed_name_error(text, part)
     return DeviceParts(**values)  # type: ignore[arg-type]

@@ -370,8 +370,8 @@ class Graph(Edits):
     def _missing_node_message(self, name: str) -> str:
         import difflib
 
-        near = difflib.get_close_matches(name, self._by_name, n=3)
-        hint = f"; similar names: {', '.join(near)}" if near else ""
+        close_matches = difflib.get_close_matches(name, self._by_name, n=3)
+        hint = f"; similar names: {', '.join(close_matches)}" if close_matches else ""
         return f"the graph has no node named {name!r}{hint}"
 
     def is_feedable(self, tensor: Output) -> bool:
@@ -421,20 +421,20 @@ class Graph(Edits):
         Yields: the scope's name with its closing slash, or "" at the top.
         """
         scopes = self.scopes
-        before = scopes.name_prefix
+        saved_prefix = scopes.name_prefix
         if not name:
             prefix = ""
         elif name.endswith("/"):
             check_scope_name(name, top=False)
             prefix = name
         else:
-            check_scope_name(name, top=not before)
+            check_scope_name(name, top=not saved_prefix)
             prefix = self.unique_name(name) + "/"
         scopes.name_prefix = prefix
         try:
             yield prefix
         finally:
-            scopes.name_prefix = before
+            scopes.name_prefix = saved_prefix
 
     def get_name_scope(self) -> str:
         """Return the current name scope without its closing slash."""

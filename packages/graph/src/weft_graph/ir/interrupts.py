@@ -30,8 +30,8 @@ def defer_interrupts() -> Iterator[None]:
     if _held or threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.getsignal(signal.SIGINT)
-    if not callable(before):  # the process ends by it, or does not care
+    previous_handler = signal.getsignal(signal.SIGINT)
+    if not callable(previous_handler):  # the process ends by it, or does not care
         yield
         return
     signals: list[tuple[int, FrameType | None]] = []
@@ -41,9 +41,9 @@ def defer_interrupts() -> Iterator[None]:
         yield
     finally:
         _held = False
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous_handler)
         if signals:
-            before(*signals[0])
+            previous_handler(*signals[0])
 
 
 def take_item(queue: SimpleQueue[T], seconds: float | None = None) -> T:
@@ -56,9 +56,9 @@ def take_item(queue: SimpleQueue[T], seconds: float | None = None) -> T:
     """
     end = None if seconds is None else time.monotonic() + seconds
     while True:
-        left = _LOOK_SECONDS if end is None else max(0.0, end - time.monotonic())
+        remaining_seconds = _LOOK_SECONDS if end is None else max(0.0, end - time.monotonic())
         try:
-            return queue.get(timeout=min(left, _LOOK_SECONDS))
+            return queue.get(timeout=min(remaining_seconds, _LOOK_SECONDS))
         except Empty:
-            if end is not None and left <= _LOOK_SECONDS:
+            if end is not None and remaining_seconds <= _LOOK_SECONDS:
                 raise

@@ -79,11 +79,11 @@ class PackageModules(LazyModules):
 
     def load_modules(self, names: Sequence[str]) -> None:
         """Import single modules; unknown names are ignored."""
-        left = [] if self.is_complete else [name for name in names if name not in self._single]
-        if not left:
+        missing = [] if self.is_complete else [name for name in names if name not in self._single]
+        if not missing:
             return
         with defer_interrupts():
-            for name in left:
+            for name in missing:
                 if not _exists(name) or not is_executing(self._import(name)):
                     self._single.add(name)
 
@@ -148,14 +148,14 @@ class EntryPointModules(LazyModules):
 
         Raises: InternalError: some cannot be imported; raised after importing the others.
         """
-        left = (
+        unloaded = (
             []
             if self.is_complete
             else [e for e in self._pending_entries() if e not in self._families]
         )
-        if left:
+        if unloaded:
             with defer_interrupts():
-                self._import_entries(left, self._import_plain)
+                self._import_entries(unloaded, self._import_plain)
 
     def _import_all(self) -> None:
         self._import_entries(self._pending_entries(), self._import_with_modules)

@@ -143,13 +143,13 @@ class Library(dict[str, Any]):
 
         Raises: AlreadyExistsError: another function has one of the names.
         """
-        before = dict(self)
+        saved_entries = dict(self)
         try:
             self._join(entries)
             yield
         except BaseException:  # because whatever failed, the graph must be as before
             self.clear()
-            self.update(before)
+            self.update(saved_entries)
             raise
 
     def _join(self, entries: Mapping[str, Any]) -> None:
@@ -163,8 +163,8 @@ class Library(dict[str, Any]):
     def _missing_function_message(self, name: str) -> str:
         import difflib
 
-        near = difflib.get_close_matches(name, self, n=3)
-        hint = f"; similar names: {', '.join(near)}" if near else ""
+        close_matches = difflib.get_close_matches(name, self, n=3)
+        hint = f"; similar names: {', '.join(close_matches)}" if close_matches else ""
         return f"the graph has no function named {name!r}{hint}"
 
 

@@ -70,23 +70,23 @@ def _open_container(value: Any, composites: bool) -> list[tuple[Any, Any]] | Non
     return list(enumerate(value))
 
 
-def _rebuild(like: Any, children: Sequence[Any]) -> Any:
+def _rebuild(template: Any, children: Sequence[Any]) -> Any:
     """Return a copy of a container with new children, in `_open_container`'s order."""
-    if isinstance(like, Mapping):
-        by_key = dict(zip(sorted(like), children, strict=True))
-        pairs = [(key, by_key[key]) for key in like]
-        if isinstance(like, defaultdict):
-            return defaultdict(like.default_factory, pairs)
-        make: Any = type(like)
+    if isinstance(template, Mapping):
+        by_key = dict(zip(sorted(template), children, strict=True))
+        pairs = [(key, by_key[key]) for key in template]
+        if isinstance(template, defaultdict):
+            return defaultdict(template.default_factory, pairs)
+        make: Any = type(template)
         return make(pairs)
-    if isinstance(like, CompositeTensor):
-        return like.rebuilt(children)
-    kind: Any = type(like)
-    if kind is list or isinstance(like, MappingView | range):
+    if isinstance(template, CompositeTensor):
+        return template.rebuilt(children)
+    kind: Any = type(template)
+    if kind is list or isinstance(template, MappingView | range):
         return list(children)
     if kind is tuple:
         return tuple(children)
-    if isinstance(like, tuple) and hasattr(kind, "_fields"):
+    if isinstance(template, tuple) and hasattr(kind, "_fields"):
         return kind(*children)
     return kind(children)
 
@@ -206,8 +206,8 @@ def map_structure(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> A
     check_types = kwargs.pop("check_types", True)
     composites = kwargs.pop("expand_composites", False)
     _reject_extra_arguments(kwargs, "check_types", "expand_composites")
-    for other in structure[1:]:
-        assert_same_structure(structure[0], other, check_types, composites)
+    for other_structure in structure[1:]:
+        assert_same_structure(structure[0], other_structure, check_types, composites)
     columns = [flatten(structure_arg, composites) for structure_arg in structure]
     results = [func(*leaves) for leaves in zip(*columns, strict=True)]
     return _pack(structure[0], iter(results), composites)
@@ -276,8 +276,10 @@ def _difference(
         problem = f"the first has {len(pairs)} items, the second {len(other_pairs)}"
         return path, problem, errors.InvalidArgumentError
     try:
-        for (key, child), (_, other) in zip(pairs, other_pairs, strict=True):
-            inner_difference = _difference(child, other, check_types, composites, (*path, key))
+        for (key, child), (_, other_child) in zip(pairs, other_pairs, strict=True):
+            inner_difference = _difference(
+                child, other_child, check_types, composites, (*path, key)
+            )
             if inner_difference is not None:
                 return inner_difference
     except RecursionError:
@@ -403,8 +405,8 @@ def _flatten_up_to(shallow: Any, value: Any, check_types: bool, parts: list[Any]
                 f"the structure must have the keys of {_sketch(shallow)}, but lacks {missing}"
             )
     try:
-        for (_, child), (_, other) in zip(pairs, children, strict=True):
-            _flatten_up_to(child, other, check_types, parts)
+        for (_, child), (_, other_child) in zip(pairs, children, strict=True):
+            _flatten_up_to(child, other_child, check_types, parts)
     except RecursionError:
         raise too_deep_error(shallow) from None
 

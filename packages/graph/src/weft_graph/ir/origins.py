@@ -25,13 +25,13 @@ class Origins:
     def of(self, name: str) -> tuple[str, ...]:
         """Return the names of the nodes of the user's graph that a node computes."""
         result: dict[str, None] = {}
-        seen: set[str] = set()
+        visited: set[str] = set()
         stack = [name]
         while stack:
             node = stack.pop()
-            if node in seen:
+            if node in visited:
                 continue
-            seen.add(node)
+            visited.add(node)
             if node in self._derived:
                 stack.append(self._derived[node])
             else:

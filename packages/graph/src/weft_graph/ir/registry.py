@@ -140,7 +140,7 @@ class Registry(Generic[V]):
     def _missing_key_message(self, key: str) -> str:
         import difflib
 
-        near = difflib.get_close_matches(key, self._table, n=3)
-        hint = f"; similar names: {', '.join(near)}" if near else ""
+        close_matches = difflib.get_close_matches(key, self._table, n=3)
+        hint = f"; similar names: {', '.join(close_matches)}" if close_matches else ""
         group = f" and no package in the entry-point group {self._group!r}" if self._group else ""
         return f"no {self.kind} named {key!r} is registered by weft{group}{hint}{self.broken}"

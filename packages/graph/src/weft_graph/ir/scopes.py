@@ -41,17 +41,17 @@ class ControlScope:
 def check_visible(item: Any, context: Context | None) -> None:
     """Raise InvalidArgumentError if a value is in a loop that does not contain `context`."""
     node: Node = getattr(item, "node", item)  # an output has one, a node is one
-    around = None if node.context is None else node.context.home_of(node)
-    while around is not None and not (context is not None and context.is_inside(around)):
-        if around.repeats:
+    enclosing = None if node.context is None else node.context.home_of(node)
+    while enclosing is not None and not (context is not None and context.is_inside(enclosing)):
+        if enclosing.repeats:
             raise errors.InvalidArgumentError(
-                f"{node.name!r} is inside the loop {around.name!r} and has no value outside; "
+                f"{node.name!r} is inside the loop {enclosing.name!r} and has no value outside; "
                 "return it from the body as a loop variable",
                 op=node.type,
                 node=node.name,
                 line=node.line or None,
             )
-        around = around.outer
+        enclosing = enclosing.outer
 
 
 def check_inputs(inputs: Sequence[Output], controls: Sequence[Node]) -> None:
@@ -88,7 +88,7 @@ class BuildScopes(threading.local):
     def control(self, nodes: Iterable[Node] | None) -> Iterator[ControlScope | None]:
         """Push control inputs; None clears them and leaves branches and loops, as in TensorFlow."""
         scope = ControlScope(() if nodes is None else tuple(nodes), resets=nodes is None)
-        before = self.context, self.controls
+        saved = self.context, self.controls
         if nodes is None:
             self.context, self.controls = None, []
         else:
@@ -96,7 +96,7 @@ class BuildScopes(threading.local):
         try:
             yield scope
         finally:
-            self.context, self.controls = before
+            self.context, self.controls = saved
 
     @contextmanager
     def leave_contexts(self) -> Iterator[None]:
@@ -110,12 +110,12 @@ class BuildScopes(threading.local):
     @contextmanager
     def inside(self, context: Context | None) -> Iterator[None]:
         """Enter a branch or a loop, and leave the current control inputs."""
-        before = self.context, self.controls
+        saved = self.context, self.controls
         self.context, self.controls = context, []
         try:
             yield
         finally:
-            self.context, self.controls = before
+            self.context, self.controls = saved
 
     def control_inputs(self, inputs: Sequence[Output]) -> tuple[Node, ...]:
         """Return the control inputs that a node with these inputs needs.
@@ -142,12 +142,12 @@ class BuildScopes(threading.local):
         """Push a device request."""
         if request is not None and not callable(request):
             request = _parts(request)
-        before = self.devices
-        self.devices = [] if request is None else [*before, request]
+        saved = self.devices
+        self.devices = [] if request is None else [*saved, request]
         try:
             yield
         finally:
-            self.devices = before
+            self.devices = saved
 
     def device_for(self, node: Node) -> str:
         """Return the canonical request for `node`.
@@ -166,7 +166,9 @@ class BuildScopes(threading.local):
 
     def colocated_device(self, device: str) -> str:
         """Return the device request of a node's colocated nodes, inner scopes first."""
-        requests = [other.device for other in reversed(self.colocations) if other.device]
+        requests = [
+            colocated.device for colocated in reversed(self.colocations) if colocated.device
+        ]
         return requests[0] if requests else device
 
     # -------------------------------------------------------------- attributes
@@ -174,44 +176,44 @@ class BuildScopes(threading.local):
     @contextmanager
     def colocate(self, node: Node | None, ignore_existing: bool) -> Iterator[None]:
         """Push a colocation request, or clear outer ones; device requests are cleared as well."""
-        before, devices = self.colocations, self.devices
-        keep = [] if ignore_existing or node is None else before
+        saved_colocations, saved_devices = self.colocations, self.devices
+        keep = [] if ignore_existing or node is None else saved_colocations
         self.colocations = keep if node is None else [*keep, node]
         self.devices = []
         try:
             yield
         finally:
-            self.colocations, self.devices = before, devices
+            self.colocations, self.devices = saved_colocations, saved_devices
 
     @contextmanager
     def override_gradients(self, overrides: dict[str, str]) -> Iterator[None]:
         """Push gradient overrides by op type."""
-        before = self.overrides
-        self.overrides = before | overrides
+        saved = self.overrides
+        self.overrides = saved | overrides
         try:
             yield
         finally:
-            self.overrides = before
+            self.overrides = saved
 
     @contextmanager
     def in_container(self, name: str) -> Iterator[None]:
         """Put the resources of nodes created inside into a named container."""
-        before = self.container
+        saved = self.container
         self.container = name
         try:
             yield
         finally:
-            self.container = before
+            self.container = saved
 
     @contextmanager
     def with_attrs(self, attrs: dict[str, Any]) -> Iterator[None]:
         """Push attributes for every node created inside; a function is called for each node."""
-        before = self.attrs
-        self.attrs = before | attrs
+        saved = self.attrs
+        self.attrs = saved | attrs
         try:
             yield
         finally:
-            self.attrs = before
+            self.attrs = saved
 
     def apply_attrs(self, node: Node) -> None:
         """Write scope attributes, container, overrides and colocations into a new node."""
@@ -226,7 +228,9 @@ class BuildScopes(threading.local):
             node.attrs.setdefault("_gradient_op_type", override)
         if self.colocations:
             names = dict.fromkeys(
-                name for other in self.colocations for name in (other.colocation or (other.name,))
+                name
+                for colocated in self.colocations
+                for name in (colocated.colocation or (colocated.name,))
             )
             node.attrs["_class"] = tuple(f"loc:@{name}" for name in sorted(names))
 

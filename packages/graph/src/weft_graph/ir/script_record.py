@@ -62,10 +62,10 @@ def record(script: Path, run: ScriptRecord) -> None:
 
 
 def _write(path: Path, run: ScriptRecord) -> None:
-    before = _read(path)
-    has_grown = run.seconds >= max(_WORTH_WRITING, _GROWTH * before.seconds)
-    if has_grown or (before.seconds and run.has_code != before.has_code):
-        longest = ScriptRecord(max(run.seconds, before.seconds), run.has_code)
+    previous = _read(path)
+    has_grown = run.seconds >= max(_WORTH_WRITING, _GROWTH * previous.seconds)
+    if has_grown or (previous.seconds and run.has_code != previous.has_code):
+        longest = ScriptRecord(max(run.seconds, previous.seconds), run.has_code)
         write_file(path, json.dumps(longest._asdict()).encode())
 
 

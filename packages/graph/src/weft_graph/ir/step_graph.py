@@ -176,8 +176,8 @@ class Replacements:
         self._replaced[old] = None
 
     def __exit__(self, *failure: object) -> None:
-        left = {old: self._step.resolve(old) for old in self._replaced if old.consumers()}
-        self._step.graph.replace_all_uses(left, reason="replacement")
+        remaining = {old: self._step.resolve(old) for old in self._replaced if old.consumers()}
+        self._step.graph.replace_all_uses(remaining, reason="replacement")
 
 
 class Part:
@@ -246,8 +246,8 @@ def copy_nodes(
         if controls:
             graph.set_control_inputs(counterpart, controls, reason="copy")
         counterparts[node] = counterpart
-        for output, other in zip(node.outputs, counterpart.outputs, strict=True):
-            outputs.setdefault(output, other)
+        for output, copied_output in zip(node.outputs, counterpart.outputs, strict=True):
+            outputs.setdefault(output, copied_output)
     for node in nodes:
         if node.role is Role.MERGE:
             graph.set_inputs(counterparts[node], [outputs[s] for s in node.inputs], reason="copy")
@@ -309,13 +309,13 @@ def sort_nodes(nodes: set[Node], stop: frozenset[Output] | set[Output] = frozens
 
 
 def _topological(nodes: list[Node], stop: frozenset[Output] | set[Output]) -> list[Node]:
-    inside = set(nodes)
+    members = set(nodes)
     users: dict[Node, list[Node]] = {node: [] for node in nodes}
     pending: dict[Node, int] = {}
     for node in nodes:
         needs = {s.node for s in node.inputs if s not in stop and not is_back_edge(node, s)}
         needs.update(node.controls)
-        needs &= inside
+        needs &= members
         pending[node] = len(needs)
         for need in needs:
             users[need].append(node)
@@ -340,8 +340,8 @@ def _cycle_error(stuck: set[Node]) -> errors.InvalidArgumentError:
     path: dict[Node, None] = {}
     while node not in path:
         path[node] = None
-        before = [s.node for s in node.inputs] + list(node.controls)
-        node = next(n for n in before if n in stuck)
+        predecessors = [s.node for s in node.inputs] + list(node.controls)
+        node = next(n for n in predecessors if n in stuck)
     names = list(path)
     cycle = [n.name for n in names[names.index(node) :]]
     return errors.InvalidArgumentError(

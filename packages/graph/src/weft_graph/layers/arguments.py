@@ -82,12 +82,12 @@ def sizes(value: Any, count: int, name: str) -> tuple[int, ...]:
     if isinstance(value, TensorShape):
         value = value.as_list()
     if not isinstance(value, list | tuple):
-        return (check_whole_number(value, name, least=1),) * count
+        return (check_whole_number(value, name, minimum=1),) * count
     if len(value) != count:
         raise errors.InvalidArgumentError(
             f"{name} must be {count} integers, or one integer; got {value!r}"
         )
-    return tuple(check_whole_number(size, name, least=1) for size in value)
+    return tuple(check_whole_number(size, name, minimum=1) for size in value)
 
 
 def layout_of(data_format: str, spatial: int) -> str:

@@ -90,7 +90,7 @@ class Conv(Layer):
             kernel_constraint=kernel_constraint,
             bias_constraint=bias_constraint,
         )
-        self.filters = check_whole_number(filters, "filters", least=0)
+        self.filters = check_whole_number(filters, "filters", minimum=0)
         self.kernel_size = sizes(kernel_size, self.rank, "kernel_size")
         self.strides = sizes(strides, self.rank, "strides")
         self.dilation_rate = sizes(dilation_rate, self.rank, "dilation_rate")

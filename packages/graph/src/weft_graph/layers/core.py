@@ -68,7 +68,7 @@ class Dense(Layer):
             kernel_constraint=kernel_constraint,
             bias_constraint=bias_constraint,
         )
-        self.units = check_whole_number(units, "units", least=0)
+        self.units = check_whole_number(units, "units", minimum=0)
         self.activation = activation_of(activation)
         self.use_bias = use_bias
         self.kernel_initializer = initializer_of(kernel_initializer, "kernel_initializer")

@@ -98,9 +98,9 @@ class BatchNormalization(Layer):
             beta_constraint=beta_constraint,
             gamma_constraint=gamma_constraint,
         )
-        several = isinstance(axis, list | tuple)
+        is_sequence = isinstance(axis, list | tuple)
         self.axis = [
-            check_integer(axis_item, "axis") for axis_item in (axis if several else [axis])
+            check_integer(axis_item, "axis") for axis_item in (axis if is_sequence else [axis])
         ]
         self.momentum = (
             momentum if hasattr(momentum, "shape") else check_number(momentum, "momentum")
@@ -339,12 +339,12 @@ class BatchNormalization(Layer):
         ratio = _clamp(ratio, low, high)
         distance = _clamp(distance, None if far is None else -far, far)
         ratio, distance = (out("StopGradient", [value]) for value in (ratio, distance))
-        before = [ratio.node, distance.node]
+        corrections = [ratio.node, distance.node]
         ratio = smart_cond(training, lambda: ratio, lambda: array.ones_like(ratio))
         distance = smart_cond(training, lambda: distance, lambda: array.zeros_like(distance))
         step = self._weight_of_batch(training, static_bool(training), self.renorm_momentum)
         graph = get_default_graph()
-        with graph.control_dependencies(before):
+        with graph.control_dependencies(corrections):
             updates = [
                 self._update_moving_average(self.renorm_mean, mean, step),
                 self._update_moving_average(self.renorm_stddev, deviation, step),

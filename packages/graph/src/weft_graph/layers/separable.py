@@ -66,7 +66,7 @@ class _Separable(Conv):
             depthwise_constraint=depthwise_constraint,
             pointwise_constraint=pointwise_constraint,
         )
-        self.depth_multiplier = check_whole_number(depth_multiplier, "depth_multiplier", least=1)
+        self.depth_multiplier = check_whole_number(depth_multiplier, "depth_multiplier", minimum=1)
         self.depthwise_initializer = initializer_of(depthwise_initializer, "depthwise_initializer")
         self.pointwise_initializer = initializer_of(pointwise_initializer, "pointwise_initializer")
         self.depthwise_regularizer = depthwise_regularizer

@@ -97,8 +97,10 @@ class LinearOperatorCirculant(LinearOperator):
         blocks = out("Shape", [self._spectrum])[-self._block_depth :]
         split = out("Reshape", [rows, concat_shape(shape[:-1], blocks)])
         transform = {1: fft.fft, 2: fft.fft2d, 3: fft.fft3d}[self._block_depth]
-        back = {1: fft.ifft, 2: fft.ifft2d, 3: fft.ifft3d}[self._block_depth]
-        result = back(transform(split) * out("ExpandDims", [spectrum, -1 - self._block_depth]))
+        inverse_transform = {1: fft.ifft, 2: fft.ifft2d, 3: fft.ifft3d}[self._block_depth]
+        result = inverse_transform(
+            transform(split) * out("ExpandDims", [spectrum, -1 - self._block_depth])
+        )
         lead = out("Shape", [result])[: -self._block_depth]
         flat = out("Reshape", [result, concat_shape(lead, shape[-1:])])
         adjoint = adjoint_of(conjugate(flat))

@@ -74,9 +74,9 @@ def conjugate_gradient(
         bound = out("Mul", [_length(right), convert_to_tensor(tol, right.dtype.real_dtype)])
 
         def should_continue(state: CGState) -> Output:
-            within = out("LessEqual", [_length(state.r), bound])
-            axes = out("Range", [0, out("Rank", [within]), 1])
-            open_ones = out("LogicalNot", [out("All", [within, axes])])
+            has_converged = out("LessEqual", [_length(state.r), bound])
+            axes = out("Range", [0, out("Rank", [has_converged]), 1])
+            open_ones = out("LogicalNot", [out("All", [has_converged, axes])])
             return out("LogicalAnd", [out("Less", [state.i, max_iter]), open_ones])
 
         def step(state: CGState) -> tuple[CGState]:
@@ -137,8 +137,8 @@ def _scale_vectors(factor: Output, vectors: Output) -> Output:
 
 def _product(a: Output, b: Output) -> Output:
     """Return the inner products of vectors; the first one is conjugated."""
-    left = out("Conj", [a]) if a.dtype.is_complex else a
-    return out("Sum", [out("Mul", [left, b]), -1])
+    first = out("Conj", [a]) if a.dtype.is_complex else a
+    return out("Sum", [out("Mul", [first, b]), -1])
 
 
 def _length(vectors: Output) -> Output:

@@ -43,10 +43,10 @@ class LinearOperatorIdentity(LinearOperatorScaledIdentity):
         name: str = "LinearOperatorIdentity",
     ) -> None:
         lead = shape_tensor([] if batch_shape is None else batch_shape)
-        ones = array.ones(lead, dtypes.as_dtype(dtype or dtypes.float32))
+        diagonal = array.ones(lead, dtypes.as_dtype(dtype or dtypes.float32))
         super().__init__(
             num_rows,
-            ones,
+            diagonal,
             is_non_singular,
             is_self_adjoint,
             is_positive_definite,

@@ -131,5 +131,5 @@ def _format_uses(places_by_name: dict[str, list[str]]) -> str:
 
 
 def _format_names(names: list[str]) -> str:
-    more = len(names) - _MAX_SHOWN
-    return ", ".join(names[:_MAX_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    num_omitted = len(names) - _MAX_SHOWN
+    return ", ".join(names[:_MAX_SHOWN]) + (f" and {num_omitted} more" if num_omitted > 0 else "")

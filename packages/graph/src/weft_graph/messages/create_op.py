@@ -58,7 +58,7 @@ def _group_inputs(op_def: OpDef, inputs: list[Any], attrs: Mapping[str, Any]) ->
         elif arg.list_attr is not None and arg.list_attr in attrs:
             count = len(attrs[arg.list_attr])
         else:
-            count = len(inputs) - sum(not other.is_list for other in op_def.inputs[i + 1 :])
+            count = len(inputs) - sum(not later_arg.is_list for later_arg in op_def.inputs[i + 1 :])
         groups.append([convert_to_tensor(value) for value in inputs[:count]])
         del inputs[:count]
     if inputs or any(group is None for group in groups):

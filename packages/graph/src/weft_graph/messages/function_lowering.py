@@ -67,10 +67,10 @@ def _build(
             first = [graph.add_input(attrs["Tcond"], None, "cond")]
         elif kind == "Case":
             first = [graph.add_input(dtypes.int32, (), "branch_index")]
-        like = functions[-1]
+        template = functions[-1]
         values = [
             graph.add_input_like(argument, argument.node.name.rpartition("/")[2])
-            for argument in like.inputs
+            for argument in template.inputs
         ]
         if kind == "While":
             outputs = _loop(functions[0], functions[1], values, attrs)

@@ -76,10 +76,10 @@ class _Writer:
             pending = list(members)
             while pending:
                 node = pending.pop()
-                for before in (*[s.node for s in node.inputs], *node.controls):
-                    if before not in members and before not in arguments:
-                        members[before] = None
-                        pending.append(before)
+                for predecessor in (*[s.node for s in node.inputs], *node.controls):
+                    if predecessor not in members and predecessor not in arguments:
+                        members[predecessor] = None
+                        pending.append(predecessor)
         return sorted(members, key=lambda node: node.index)
 
     def write(self) -> proto.FunctionDef:

@@ -146,12 +146,12 @@ def _scope(graph: Graph, name: str | None) -> Iterator[str]:
 def _without_outer_scopes(graph: Graph) -> Iterator[None]:
     """Leave the scopes that must not apply to imported nodes: colocation, attributes, gradients."""
     scopes = graph.scopes
-    before = scopes.colocations, scopes.attrs, scopes.overrides, scopes.devices
+    saved_scopes = scopes.colocations, scopes.attrs, scopes.overrides, scopes.devices
     scopes.colocations, scopes.attrs, scopes.overrides = [], {}, {}
     try:
         yield
     finally:
-        scopes.colocations, scopes.attrs, scopes.overrides, scopes.devices = before
+        scopes.colocations, scopes.attrs, scopes.overrides, scopes.devices = saved_scopes
 
 
 def _canonicalize_input_map(input_map: Mapping[str, Any], scope: str) -> dict[str, Any]:

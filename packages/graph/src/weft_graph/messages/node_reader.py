@@ -58,8 +58,8 @@ def _parse_input(text: str) -> tuple[str, int]:
 
 def _unknown_op(op: str, nodes: Sequence[str], library: Container[str]) -> str:
     hint = ", a function of the graph's library" if op in library else ""
-    more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
-    return f"{op} (node {nodes[0]!r}{more}{hint})"
+    others_text = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
+    return f"{op} (node {nodes[0]!r}{others_text}{hint})"
 
 
 def refuse_unknown_ops(graph_def: proto.GraphDef, library: Container[str]) -> None:
@@ -244,10 +244,10 @@ class Importer:
         users: dict[str, list[_Parsed]] = {name: [] for name in self.nodes}
         for name, parsed in self.nodes.items():
             sources = [n for n, p in parsed.inputs if f"{n}:{p}" not in self.values]
-            before = [n for n in sources if not self._is_back_edge(parsed, n)]
-            before += [n for n in parsed.controls if f"^{n}" not in self.values]
-            waiting[name] = len(before)
-            for source in before:
+            predecessors = [n for n in sources if not self._is_back_edge(parsed, n)]
+            predecessors += [n for n in parsed.controls if f"^{n}" not in self.values]
+            waiting[name] = len(predecessors)
+            for source in predecessors:
                 users[source].append(parsed)
         ready = [p.index for name, p in self.nodes.items() if not waiting[name]]
         by_index = list(self.nodes.values())
@@ -344,14 +344,14 @@ class Importer:
         scopes = self.graph.scopes
         # Whether a node needs the pivot of the context around it depends on what it waits for.
         early = controls if scopes.context is not None else []
-        before, scopes.devices = scopes.devices, []
+        saved_devices, scopes.devices = scopes.devices, []
         try:
             with scopes.control(early) if early else nullcontext():
                 node = self.graph.add_node(
                     parsed.op_def, name, values, parsed.attrs, signature.outputs, shapes, *self.line
                 )
         finally:
-            scopes.devices = before
+            scopes.devices = saved_devices
         parsed.node = node
         self._merge_shapes(parsed, node)
         if controls and not early:
@@ -427,7 +427,10 @@ class Importer:
             node = parsed.node
             assert node is not None
             node.attrs[COLOCATION_ATTR] = tuple(
-                [COLOCATION_PREFIX + names[other] for other in self._other_nodes(parsed, groups)]
+                [
+                    COLOCATION_PREFIX + names[colocated]
+                    for colocated in self._other_nodes(parsed, groups)
+                ]
             )
             leader = self.graph._by_name[node.colocation[0]]
             node.device = leader.device or node.device
@@ -435,15 +438,15 @@ class Importer:
     def _other_nodes(self, parsed: _Parsed, groups: Iterable[Any]) -> Iterator[_Parsed]:
         for group in groups:
             text = group.decode(errors="replace") if isinstance(group, bytes) else str(group)
-            other = self.nodes.get(text.removeprefix(COLOCATION_PREFIX))
-            if not text.startswith(COLOCATION_PREFIX) or other is None:
+            colocated = self.nodes.get(text.removeprefix(COLOCATION_PREFIX))
+            if not text.startswith(COLOCATION_PREFIX) or colocated is None:
                 raise errors.InvalidArgumentError(
                     f"node {parsed.node_def.name!r} is colocated with {text!r}, which is not in "
                     "graph_def",
                     op=parsed.node_def.op,
                     node=parsed.node_def.name,
                 )
-            yield other
+            yield colocated
 
     # ------------------------------------------------------------------------- results
 

@@ -26,11 +26,11 @@ def read_after_updates(nodes: Iterable[Node]) -> None:
         reference = reads.reference_of(node.outputs[0]) if node.outputs else None
         if reference is not None:
             reads_of_variables.append((node.outputs[0], reference))
-    behind = _Successors(
+    successors = _Successors(
         [node for _, reference in reads_of_variables for node in reads.updates(reference)]
     )
     for value, reference in reads_of_variables:
-        _Reader(behind, reference).renew(value, partial(_itself, reference))
+        _Reader(successors, reference).renew(value, partial(_itself, reference))
 
 
 class _Successors:
@@ -74,8 +74,8 @@ class _Successors:
 class _Reader:
     """Adds separate reads for the successors of a variable's updates."""
 
-    def __init__(self, behind: _Successors, reference: Output) -> None:
-        self._behind = behind
+    def __init__(self, successors: _Successors, reference: Output) -> None:
+        self._behind = successors
         self._updates = frozenset(reads.updates(reference))
 
     def _is_late(self, node: Node) -> bool:
@@ -100,8 +100,8 @@ class _Reader:
                 self.renew(user.outputs[0], reference)
 
     def _read_for(self, user: Node, value: Output, reference: Output) -> None:
-        before = [source.node for source in user.inputs if source is not value]
-        late = [node for node in (*before, *user.controls) if self._is_late(node)]
+        predecessors = [source.node for source in user.inputs if source is not value]
+        late = [node for node in (*predecessors, *user.controls) if self._is_late(node)]
         graph = user.graph
         with _create_like(user, value.node.context), graph.control_dependencies(late):
             fresh_read = reads.read(reference)
@@ -119,9 +119,9 @@ def _enter_reference(reference: Callable[[], Output], enter: Node) -> Output:
     attrs = enter.attrs
     with _create_like(enter, _enclosing_context(enter)):
         frame, parallel = attrs["frame_name"], attrs["parallel_iterations"]
-        inside = primitives.enter(reference(), frame, True, parallel)
-    inside.node.context = enter.context
-    return inside
+        inner_reference = primitives.enter(reference(), frame, True, parallel)
+    inner_reference.node.context = enter.context
+    return inner_reference
 
 
 def _switch_reference(reference: Callable[[], Output], side: Output) -> Output:

@@ -420,9 +420,9 @@ def percentage_below(
       ...     np.round(session.run(value), 3)
       np.float32(0.5)
     """
-    below = casting.cast(out("Less", [convert_to_tensor(values), threshold]), dtypes.float32)
+    is_below = casting.cast(out("Less", [convert_to_tensor(values), threshold]), dtypes.float32)
     collections = metrics_collections, updates_collections
-    return mean(below, weights, *collections, name or "percentage_below_threshold")
+    return mean(is_below, weights, *collections, name or "percentage_below_threshold")
 
 
 def current(variable: Variable, name: str | None = None) -> Output:

@@ -73,9 +73,9 @@ def _check_labels(labels: Output, predictions: Output, count: Output) -> tuple[O
     """Return labels and predictions after assertions at run time that they are in range."""
     checked = []
     for name, value in (("labels", labels), ("predictions", predictions)):
-        inside = out("LogicalAnd", [out("GreaterEqual", [value, 0]), out("Less", [value, count])])
+        in_range = out("LogicalAnd", [out("GreaterEqual", [value, 0]), out("Less", [value, count])])
         text = f"{name} must be in [0, num_classes); they and num_classes are"
-        good = out("All", [inside, list(range(len(value.dims or (None,))))])
+        good = out("All", [in_range, list(range(len(value.dims or (None,))))])
         check = control.Assert(good, [text, value, count])
         with get_default_graph().control_dependencies([check]):
             checked.append(out("Identity", [value]))

@@ -171,7 +171,7 @@ def share(part: Any, remainder: Any, name: str | None = None) -> Output:
 
 def _share_of(
     default: str,
-    other: Callable[..., Metric],
+    wrong_count: Callable[..., Metric],
     labels: Any,
     predictions: Any,
     weights: Any,
@@ -181,7 +181,7 @@ def _share_of(
     """Return the ratio of true positives to true positives plus another count."""
     with variable_scope(name, default, (predictions, labels, weights)):
         right, right_update = true_positives(labels, predictions, weights)
-        misses, wrong_update = other(labels, predictions, weights)
+        misses, wrong_update = wrong_count(labels, predictions, weights)
         value = share(right, misses, "value")
         update = share(right_update, wrong_update, "update_op")
         return collect(value, update, *collections)

@@ -205,7 +205,7 @@ def false_positives_at_thresholds(
 
 def _share_at_thresholds(
     default: str,
-    other: str,
+    wrong_kind: str,
     labels: Any,
     predictions: Any,
     thresholds: Sequence[float],
@@ -214,9 +214,9 @@ def _share_at_thresholds(
     name: str | None,
 ) -> Metric:
     with variable_scope(name, default, (predictions, labels, weights)):
-        totals, updates = _counts(labels, predictions, thresholds, weights, ["tp", other])
-        value = share(totals["tp"], totals[other], "value")
-        return collect(value, share(updates["tp"], updates[other], "update_op"), *collections)
+        totals, updates = _counts(labels, predictions, thresholds, weights, ["tp", wrong_kind])
+        value = share(totals["tp"], totals[wrong_kind], "value")
+        return collect(value, share(updates["tp"], updates[wrong_kind], "update_op"), *collections)
 
 
 def precision_at_thresholds(

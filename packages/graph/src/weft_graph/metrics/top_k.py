@@ -109,7 +109,7 @@ def _top_k_metric(
 ) -> Metric:
     """Return true positives and false positives (or false negatives) among the top k."""
     suffix = _suffix(k, class_id)
-    other = "false_positive" if kind == "precision" else "false_negative"
+    wrong_kind = "false_positive" if kind == "precision" else "false_negative"
     with variable_scope(name, kind + suffix, (predictions_idx, labels, weights)):
         best = casting.cast(convert_to_tensor(predictions_idx), dtypes.int64)
         true_ids = _select_class(_label_sets(labels, best), class_id)
@@ -117,7 +117,7 @@ def _top_k_metric(
         right = _size(set_intersection(top_ids, true_ids))
         size = _size(set_difference(top_ids, true_ids, aminusb=kind == "precision"))
         streams = []
-        for kind_name, values in (("true_positive", right), (other, size)):
+        for kind_name, values in (("true_positive", right), (wrong_kind, size)):
             variable = metric_variable([], dtypes.float64, name=f"{kind_name}{suffix}")
             total = reduce_sum(apply_weights(values, weights)[0])
             streams.append((convert_to_tensor(variable), accumulate(variable, total)))

@@ -61,9 +61,9 @@ def sigmoid_cross_entropy_with_logits(
         # Selections rather than relu and abs: their gradients at 0 add up to 1/2 - z.
         zeros = array.zeros_like(logits)
         positive = out("GreaterEqual", [logits, zeros])
-        above = out("SelectV2", [positive, logits, zeros])
+        positive_logits = out("SelectV2", [positive, logits, zeros])
         negative_abs = out("SelectV2", [positive, out("Neg", [logits]), logits])
-        linear = out("Sub", [above, out("Mul", [logits, labels])])
+        linear = out("Sub", [positive_logits, out("Mul", [logits, labels])])
         return out("AddV2", [linear, out("Log1p", [out("Exp", [negative_abs])])], name=full)
 
 
@@ -129,9 +129,9 @@ def log_poisson_loss(
         half = out("Mul", [0.5, out("Log", [out("Mul", [2 * pi, targets])])])
         stirling = out("AddV2", [stirling, half])
         zeros = array.zeros_like(targets)
-        inside = out(
+        in_unit_interval = out(
             "LogicalAnd",
             [out("GreaterEqual", [targets, 0.0]), out("LessEqual", [targets, 1.0])],
         )
-        correction = out("SelectV2", [inside, zeros, stirling])
+        correction = out("SelectV2", [in_unit_interval, zeros, stirling])
         return out("AddV2", [result, correction], name=full)

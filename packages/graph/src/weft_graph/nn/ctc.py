@@ -199,9 +199,9 @@ def collapse_repeated(
     with scope(name, "collapse_repeated_labels"):
         labels = convert_to_tensor(labels, name="labels")
         lengths = convert_to_tensor(seq_length, name="seq_length")
-        inside = sequence_mask(lengths, shape(labels)[1])
+        in_sequence = sequence_mask(lengths, shape(labels)[1])
         changed = not_equal(labels[:, 1:], labels[:, :-1])
-        keep_mask = logical_and(concat([inside[:, :1], changed], 1), inside)
+        keep_mask = logical_and(concat([in_sequence[:, :1], changed], 1), in_sequence)
         count = reduce_sum(cast(keep_mask, lengths.dtype.base_dtype), 1)
         indices = where(keep_mask)
         column = cumsum(cast(keep_mask, dtypes.int64), 1) - 1

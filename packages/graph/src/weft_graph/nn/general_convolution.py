@@ -123,7 +123,7 @@ def with_space_to_batch(
         )
     if all(rate == 1 for rate in rates):
         return op(value, len(rates), padding)
-    before = [(0, 0)] * len(rates)
+    base_paddings = [(0, 0)] * len(rates)
     if padding.upper() == "SAME":
         if filter_shape is None:
             raise errors.InvalidArgumentError(
@@ -131,10 +131,10 @@ def with_space_to_batch(
             )
         window = _require_static(filter_shape, "filter_shape")
         reach = [(k - 1) * rate for k, rate in zip(window, rates, strict=False)]
-        before = [(total // 2, total - total // 2) for total in reach]
+        base_paddings = [(total // 2, total - total // 2) for total in reach]
     last = axes[-1]
     block, base = [1] * last, [(0, 0)] * last
-    for axis, rate, ends in zip(axes, rates, before, strict=True):
+    for axis, rate, ends in zip(axes, rates, base_paddings, strict=True):
         block[axis - 1], base[axis - 1] = rate, ends
     sizes = shapes.shape(value)[1 : last + 1]
     pads, crops = required_space_to_batch_paddings(sizes, block, base)

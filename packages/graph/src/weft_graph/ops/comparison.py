@@ -351,8 +351,8 @@ def logical_xor(x: Any, y: Any, name: str = "LogicalXor") -> Output:
       array([False,  True])
     """
     a, b = convert_to_tensor(x), convert_to_tensor(y)
-    either = out("LogicalOr", [a, b])
-    return out("LogicalAnd", [either, out("LogicalNot", [out("LogicalAnd", [a, b])])], name=name)
+    any_true = out("LogicalOr", [a, b])
+    return out("LogicalAnd", [any_true, out("LogicalNot", [out("LogicalAnd", [a, b])])], name=name)
 
 
 def bitwise_and(x: Any, y: Any, name: str | None = None) -> Output:

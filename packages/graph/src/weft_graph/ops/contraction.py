@@ -43,9 +43,9 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Output:
     axes_x, axes_y = _contraction_axes(axes, len(x.dims), len(y.dims))
     for i, j in zip(axes_x, axes_y, strict=True):
         shape_rules.merge_size(x.dims[i], y.dims[j], f"the sizes of axis {i} and axis {j}")
-    left, free_x = _to_matrix(x, axes_x, last=True)
+    left_matrix, free_x = _to_matrix(x, axes_x, last=True)
     right, free_y = _to_matrix(y, axes_y, last=False)
-    product = out("MatMul", [left, right])
+    product = out("MatMul", [left_matrix, right])
     dims = [x.dims[i] for i in free_x] + [y.dims[i] for i in free_y]
     parts = [(x, free_x), (y, free_y)]
     return out("Reshape", [product, _shape_vector(dims, parts)], name=name or "Tensordot")
@@ -55,10 +55,10 @@ def _late_tensordot(x: Output, y: Output, axes: Any, name: str | None) -> Output
     """Compute `tensordot` with ranks or axes that are known only at run time."""
     with get_default_graph().name_scope(name or "Tensordot") as scope:
         axes_x, axes_y = _late_axes(axes, out("Rank", [x]), out("Rank", [y]))
-        left, free_x, sizes_x = _late_matrix(x, axes_x, last=True)
+        left_matrix, free_x, sizes_x = _late_matrix(x, axes_x, last=True)
         right, free_y, sizes_y = _late_matrix(y, axes_y, last=False)
         assert_equal = checks.assert_equal(sizes_x, sizes_y, message="the sizes of axes must agree")
-        product = out("MatMul", [control.with_dependencies([assert_equal], left), right])
+        product = out("MatMul", [control.with_dependencies([assert_equal], left_matrix), right])
         return out("Reshape", [product, out("ConcatV2", [[free_x, free_y], 0])], name=scope)
 
 
@@ -80,9 +80,11 @@ def _late_axes(axes: Any, rank_x: Output, rank_y: Output) -> tuple[Output, Outpu
 def _from_the_front(axes: Output, rank: Output) -> Output:
     positions = out("Reshape", [out("Cast", [axes], {"DstT": dtypes.int32}), [-1]])
     positive = out("SelectV2", [out("Less", [positions, 0]), positions + rank, positions])
-    inside = out("LogicalAnd", [out("GreaterEqual", [positive, 0]), out("Less", [positive, rank])])
+    in_range = out(
+        "LogicalAnd", [out("GreaterEqual", [positive, 0]), out("Less", [positive, rank])]
+    )
     fit = control.Assert(
-        out("All", [inside, [0]]), ["axes out of range:", positions, "rank:", rank]
+        out("All", [in_range, [0]]), ["axes out of range:", positions, "rank:", rank]
     )
     result: Output = control.with_dependencies([fit], positive)
     return result
@@ -205,9 +207,9 @@ def einsum(equation: str, *inputs: Any, name: str | None = None) -> Output:
     _check_result(equation, labels, operands)
     operands = [_diagonal(term) for term in operands]
     current = operands[0]
-    for i, other in enumerate(operands[1:], start=1):
+    for i, operand in enumerate(operands[1:], start=1):
         later = set(labels).union(*(t.labels for t in operands[i + 1 :]))
-        current = _contract(current, other, later)
+        current = _contract(current, operand, later)
     current = _sum_out(current, set(labels))
     return out("Identity", [_transpose_term(current, labels)], name=name or "einsum")
 
@@ -234,8 +236,8 @@ def parse_equation(equation: str, count: int) -> tuple[list[str], str | None]:
     Raises: InvalidArgumentError: the number of operands differs, or a label is not a letter.
     """
     text = equation.replace(" ", "")
-    left, arrow, right = text.partition("->")
-    terms = left.split(",")
+    operands_text, arrow, right = text.partition("->")
+    terms = operands_text.split(",")
     if len(terms) != count:
         raise errors.InvalidArgumentError(
             f"the equation {equation!r} has {len(terms)} operands, got {count} inputs"
@@ -321,16 +323,16 @@ def _contract(a: _Term, b: _Term, later: set[str]) -> _Term:
     inner = [label for label in common if label not in later]
     if not inner:
         return _multiply(a, b, later)
-    left = [label for label in a.labels if label not in common]
+    left_labels = [label for label in a.labels if label not in common]
     right = [label for label in b.labels if label not in common]
-    x = _group_axes(a, batch, left, inner)
+    x = _group_axes(a, batch, left_labels, inner)
     y = _group_axes(b, batch, inner, right)
     op = "BatchMatMulV2" if batch else "MatMul"
-    labels = "".join([*batch, *left, *right])
-    sources = [(a, [*batch, *left]), (b, right)]
+    labels = "".join([*batch, *left_labels, *right])
+    sources = [(a, [*batch, *left_labels]), (b, right)]
     shape = _sizes_of(sources)
     product = out(op, [x, y])
-    if len(left) == 1 and len(right) == 1:
+    if len(left_labels) == 1 and len(right) == 1:
         return _Term(product, labels)
     return _Term(out("Reshape", [product, shape]), labels)
 

@@ -450,8 +450,8 @@ def py_func(
       >>> wf.Session().run(wf.py_func(lambda x: 2 * x, [wf.constant([1, 2])], wf.int32))
       array([2, 4], dtype=int32)
     """
-    several = isinstance(Tout, list | builtins.tuple)
-    types = list(Tout) if several else [Tout]
+    is_sequence = isinstance(Tout, list | builtins.tuple)
+    types = list(Tout) if is_sequence else [Tout]
     values = [convert_to_tensor(value) for value in inp]
     graph = values[0].graph if values else get_default_graph()
     holder = hold_function(func)
@@ -460,7 +460,7 @@ def py_func(
     node = create(op, [values], {"token": holder.token, "Tout": types}, name)
     if not types:
         return node if stateful else []
-    return list(node.outputs) if several else node.outputs[0]
+    return list(node.outputs) if is_sequence else node.outputs[0]
 
 
 def numpy_function(

@@ -34,8 +34,8 @@ def _switch_shape(node: NodeSpec) -> Sequence[Dims]:
 
 def _merge_shape(node: NodeSpec) -> Sequence[Dims]:
     dims = node.inputs[0].dims
-    for other in node.inputs[1:]:
-        dims = broader_dims(dims, other.dims)
+    for source in node.inputs[1:]:
+        dims = broader_dims(dims, source.dims)
     return [dims, ()]
 
 

@@ -232,8 +232,8 @@ def expand(value: Any, name: str, spatial: int, data_format: str) -> list[int]:
     """
     if value is None:
         value = 1
-    several = isinstance(value, list | tuple | np.ndarray) and np.ndim(value) > 0
-    entries = [check_whole_number(entry, name) for entry in (value if several else [value])]
+    is_sequence = isinstance(value, list | tuple | np.ndarray) and np.ndim(value) > 0
+    entries = [check_whole_number(entry, name) for entry in (value if is_sequence else [value])]
     if len(entries) == spatial + 2:
         return entries
     if len(entries) == 1:

@@ -117,7 +117,7 @@ def _arithmetic(sizes: Sizes) -> int:
     return 4 if any(t.is_complex for t in (*sizes.input_types, *sizes.output_types)) else 1
 
 
-def product(left: str, right: str) -> CostRule:
+def product(left_flag: str, right_flag: str) -> CostRule:
     """Return the cost rule of a matrix product over the last two axes.
 
     Args:
@@ -126,7 +126,7 @@ def product(left: str, right: str) -> CostRule:
 
     def flops(sizes: Sizes) -> float:
         a, b = dims_at(sizes.inputs, 0, 2), dims_at(sizes.inputs, 1, 2)
-        flip_a, flip_b = sizes.attrs.get(left), sizes.attrs.get(right)
+        flip_a, flip_b = sizes.attrs.get(left_flag), sizes.attrs.get(right_flag)
         inner = max(a[-2] if flip_a else a[-1], b[-1] if flip_b else b[-2])
         return 2 * sizes.elements_out * inner * _arithmetic(sizes)
 

@@ -116,15 +116,15 @@ def _matrix_diag_v3_shape(node: NodeSpec) -> Sequence[Dims]:
     if diagonal is None or bounds is None:
         return (None,)
     lower, upper = bounds
-    several = lower < upper
-    diagonal = shape_rules.with_rank_at_least(diagonal, 1 + several, "diagonal")
+    is_band = lower < upper
+    diagonal = shape_rules.with_rank_at_least(diagonal, 1 + is_band, "diagonal")
     assert diagonal is not None
-    if several and diagonal[-2] not in (None, upper - lower + 1):
+    if is_band and diagonal[-2] not in (None, upper - lower + 1):
         raise errors.InvalidArgumentError(
             f"diagonal must have {upper - lower + 1} rows for k = {[lower, upper]}, got shape "
             f"{format_dims(diagonal)}"
         )
-    lead = diagonal[: -1 - several]
+    lead = diagonal[: -1 - is_band]
     given_sizes = [shape_rules.constant_int(size) for size in node.inputs[2:4]]
     if diagonal[-1] is None or None in given_sizes:
         return ((*lead, None, None),)
@@ -177,20 +177,20 @@ def _declare() -> None:
     numbers = {"T": "{inexact, integral}"}
     register_op("Diag", ("diagonal: T",), ("output: T",), numbers, _diag_shape)
     register_op("DiagPart", ("input: T",), ("diagonal: T",), numbers, _diag_part_shape)
-    anything = {"T": "{inexact, integral, bool}"}
-    register_op("MatrixDiag", ("diagonal: T",), ("output: T",), anything, _matrix_diag_shape)
+    any_type = {"T": "{inexact, integral, bool}"}
+    register_op("MatrixDiag", ("diagonal: T",), ("output: T",), any_type, _matrix_diag_shape)
     register_op(
-        "MatrixDiagPart", ("input: T",), ("diagonal: T",), anything, _matrix_diag_part_shape
+        "MatrixDiagPart", ("input: T",), ("diagonal: T",), any_type, _matrix_diag_part_shape
     )
     register_op(
         "MatrixSetDiag",
         ("input: T", "diagonal: T"),
         ("output: T",),
-        anything,
+        any_type,
         _matrix_set_diag_shape,
     )
     align = {"align": "{'LEFT_RIGHT', 'RIGHT_LEFT', 'LEFT_LEFT', 'RIGHT_RIGHT'} = 'RIGHT_LEFT'"}
-    for version, attrs in (("V2", anything), ("V3", anything | align)):
+    for version, attrs in (("V2", any_type), ("V3", any_type | align)):
         register_op(
             "MatrixDiag" + version,
             ("diagonal: T", "k: int32", "num_rows: int32", "num_cols: int32", "padding_value: T"),
@@ -263,8 +263,8 @@ def _is_zero(k: Any) -> bool:
     return isinstance(k, int | np.integer) and k == 0
 
 
-def _padding(value: Any, like: Output) -> Any:
-    return value if isinstance(value, Output) else convert_to_tensor(value, like.dtype)
+def _padding(value: Any, template: Output) -> Any:
+    return value if isinstance(value, Output) else convert_to_tensor(value, template.dtype)
 
 
 def matrix_diag(
@@ -434,12 +434,12 @@ def eye(
     # In int32 a size of 2 ** 40 would wrap to 0.
     wide = dtypes.int64 in (m.dtype.base_dtype, n.dtype.base_dtype, head.dtype.base_dtype)
     m, n, head = (cast(x, dtypes.int64 if wide else dtypes.int32) for x in (m, n, head))
-    one = np.array(1, element.numpy)
+    unit_value = np.array(1, element.numpy)
     if num_columns is None:
         shape = out("ConcatV2", [[head, out("Pack", [[m]], {"axis": 0})], 0])
-        return matrix_diag(out("Fill", [shape, one]), name or "eye")
+        return matrix_diag(out("Fill", [shape, unit_value]), name or "eye")
     minimum = out("Pack", [[out("Minimum", [m, n])]], {"axis": 0})
-    diagonal = out("Fill", [out("ConcatV2", [[head, minimum], 0]), one])
+    diagonal = out("Fill", [out("ConcatV2", [[head, minimum], 0]), unit_value])
     full_shape = out("ConcatV2", [[head, out("Pack", [[m, n]], {"axis": 0})], 0])
     zeros = array.zeros(full_shape, element)
     return matrix_set_diag(zeros, diagonal, name or "eye")

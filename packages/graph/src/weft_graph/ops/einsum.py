@@ -33,11 +33,11 @@ def einsum_dims(equation: str, operands: Sequence[Dims]) -> Dims:
     sizes: dict[str, int | None] = {}
     batch_dims: Dims = ()
     for term, dims in zip(terms, operands, strict=True):
-        letters, inside = _fit_term(term, dims)
+        letters, ellipsis_dims = _fit_term(term, dims)
         for letter, size in letters:
             label = f"the sizes of axis {letter!r} of {equation!r}"
             sizes[letter] = merge_size(sizes.get(letter), size, label)
-        batch_dims = broadcast_dims(batch_dims, inside)
+        batch_dims = broadcast_dims(batch_dims, ellipsis_dims)
     unknown = set(result.replace("...", "")) - set(sizes)
     if unknown or (batch_dims and "..." not in result):
         raise errors.InvalidArgumentError(
@@ -54,13 +54,13 @@ def _fit_term(term: str, dims: Dims) -> tuple[list[tuple[str, int | None]], Dims
     head, dots, tail = term.partition("...")
     if dims is None:
         return [(letter, None) for letter in head + tail], None if dots else ()
-    behind = len(dims) - len(tail)
-    if behind < len(head) or (behind > len(head) and not dots):
+    tail_start = len(dims) - len(tail)
+    if tail_start < len(head) or (tail_start > len(head) and not dots):
         raise errors.InvalidArgumentError(
             f"the operand {term!r} does not fit shape {format_dims(dims)}"
         )
-    letters = zip(head + tail, dims[: len(head)] + dims[behind:], strict=True)
-    return list(letters), dims[len(head) : behind]
+    letters = zip(head + tail, dims[: len(head)] + dims[tail_start:], strict=True)
+    return list(letters), dims[len(head) : tail_start]
 
 
 def _shape(node: NodeSpec) -> Sequence[Dims]:

@@ -441,8 +441,8 @@ def _pad_to_lengths(x: Output, lengths: Output, axes: Any, inverse: bool) -> Out
     lack = out("Maximum", [0, out("Sub", [lengths_needed, sizes])])
     rank = out("Rank", [x]) if x.dims is None else len(x.dims)
     positions = out("FloorMod", [axes, rank])
-    after = out("ScatterNd", [out("ExpandDims", [positions, 1]), lack, out("Pack", [[rank]])])
-    paddings = out("Pack", [[out("ZerosLike", [after]), after]], {"axis": 1})
+    trailing = out("ScatterNd", [out("ExpandDims", [positions, 1]), lack, out("Pack", [[rank]])])
+    paddings = out("Pack", [[out("ZerosLike", [trailing]), trailing]], {"axis": 1})
     return out("Pad", [x, paddings])
 
 

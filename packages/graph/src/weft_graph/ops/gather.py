@@ -449,12 +449,12 @@ def with_batch_positions(indices: Output, batch_dims: int) -> Output:
 
 def _shape_along(value: Output, axis: int) -> Output:
     """Return the shape of a vector along an axis of `value`."""
-    before = [1] * axis + [-1]
+    leading_ones = [1] * axis + [-1]
     if value.dims is not None:
-        behind = [1] * (len(value.dims) - axis - 1)
-        return constant_of(np.array(before + behind, np.int32))
+        trailing_ones = [1] * (len(value.dims) - axis - 1)
+        return constant_of(np.array(leading_ones + trailing_ones, np.int32))
     count = out("Pack", [[out("Sub", [out("Rank", [value]), axis + 1])]])
-    return out("ConcatV2", [[before, out("Fill", [count, 1])], 0])
+    return out("ConcatV2", [[leading_ones, out("Fill", [count, 1])], 0])
 
 
 def _part(vector: Output, begin: int, end: int) -> Output:

@@ -350,13 +350,13 @@ def concat(values: Any, axis: Any, name: str | None = None) -> Output:
         )
     parts = list(values) if isinstance(values, list | tuple) else [values]
     if len(parts) == 1:
-        only = convert_to_tensor(parts[0])
+        value = convert_to_tensor(parts[0])
         dim = (
             constant_int(convert_to_tensor(axis, dtypes.int32)) if not _is_int(axis) else int(axis)
         )
-        if dim is not None and only.dims is not None:
-            normal_axis(dim, len(only.dims))
-        return out("Identity", [only], name=name or "concat")
+        if dim is not None and value.dims is not None:
+            normal_axis(dim, len(value.dims))
+        return out("Identity", [value], name=name or "concat")
     return out("ConcatV2", [parts, axis], name=name or "concat")
 
 

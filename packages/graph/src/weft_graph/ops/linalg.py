@@ -580,8 +580,8 @@ def matrix_rank(
         threshold = out("Mul", [reduction.reduce_max(s, -1), _longest_side(value, 1.0)])
     else:
         threshold = convert_to_tensor(tol, s.dtype)
-    above = cast(out("Greater", [s, out("ExpandDims", [threshold, -1])]), dtypes.int32)
-    return reduction.reduce_sum(above, -1, name=name or "matrix_rank")
+    is_above = cast(out("Greater", [s, out("ExpandDims", [threshold, -1])]), dtypes.int32)
+    return reduction.reduce_sum(is_above, -1, name=name or "matrix_rank")
 
 
 def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | None = None) -> Output:

@@ -83,9 +83,9 @@ def _norm(value: Output, ord: Any, axis: Any, keep: bool, matrices: bool) -> Out
         return out("Sqrt", [reduction.reduce_sum(squares, axis, keep)])
     if matrices:
         # The 1-norm is the largest column sum, the norm of inf the largest row sum.
-        summed, left = axis if ord == 1 else (axis[1], axis[0])
+        summed, remaining_axis = axis if ord == 1 else (axis[1], axis[0])
         sums = reduction.reduce_sum(magnitudes, summed, True)
-        largest = reduction.reduce_max(sums, left, True)
+        largest = reduction.reduce_max(sums, remaining_axis, True)
         return largest if keep else out("Squeeze", [largest], {"squeeze_dims": tuple(axis)})
     if ord == np.inf:
         return reduction.reduce_max(magnitudes, axis, keep)

@@ -91,8 +91,8 @@ def _reverse_sequence_shape(node: NodeSpec) -> Sequence[Dims]:
     if dims is None:
         return (None,)
     batch = normal_axis(node.attrs["batch_dim"], len(dims), "batch_dim")
-    along = normal_axis(node.attrs["seq_dim"], len(dims), "seq_dim")
-    if batch == along:
+    sequence_axis = normal_axis(node.attrs["seq_dim"], len(dims), "seq_dim")
+    if batch == sequence_axis:
         raise errors.InvalidArgumentError(f"batch_dim and seq_dim must differ, both are {batch}")
     size = merge_size(dims[batch], count, "the batch size and the number of lengths")
     return ((*dims[:batch], size, *dims[batch + 1 :]),)

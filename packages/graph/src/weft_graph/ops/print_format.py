@@ -66,13 +66,13 @@ def _join_pieces(
     items: Iterable[tuple[Any, Any]],
     end: str,
     label: Callable[[Any], str],
-    after: str = "",
+    suffix: str = "",
 ) -> Iterator[_Piece]:
     yield begin
     for number, (key, value) in enumerate(items):
         yield (", " if number else "") + label(key)
         yield from _pieces(value)
-        yield after
+        yield suffix
     yield end
 
 

@@ -146,9 +146,12 @@ def _patches_shape(node: NodeSpec) -> Sequence[Dims]:
                 f"got {list(map(list, lists))}"
             )
     batch, *inner, depth = with_rank(node.inputs[0].dims, len(sizes), "images")
-    is_same, inside = node.attrs["padding"] == "SAME", slice(1, -1)
-    steps, rates = node.attrs["strides"][inside], node.attrs.get("rates", [1] * len(sizes))[inside]
-    axis_args = zip(inner, sizes[inside], steps, rates, strict=True)
+    is_same, spatial = node.attrs["padding"] == "SAME", slice(1, -1)
+    steps, rates = (
+        node.attrs["strides"][spatial],
+        node.attrs.get("rates", [1] * len(sizes))[spatial],
+    )
+    axis_args = zip(inner, sizes[spatial], steps, rates, strict=True)
     counts = [_window_count(n, (k - 1) * rate + 1, step, is_same) for n, k, step, rate in axis_args]
     return ((batch, *counts, None if depth is None else depth * math.prod(sizes)),)
 

@@ -430,8 +430,8 @@ def _extreme(op: str, a: Any, b: Any, name: str | None) -> SparseTensor:
 
 
 def _combine_with_dense(op: str, sparse: SparseTensor, dense: Any, name: str) -> SparseTensor:
-    other = convert_to_tensor(dense, sparse.dtype.base_dtype)
-    return sparse.with_values(out(op, [*parts(sparse), other], name=name))
+    dense_value = convert_to_tensor(dense, sparse.dtype.base_dtype)
+    return sparse.with_values(out(op, [*parts(sparse), dense_value], name=name))
 
 
 def multiply(sparse: SparseTensor, dense: Any) -> SparseTensor:
@@ -441,12 +441,12 @@ def multiply(sparse: SparseTensor, dense: Any) -> SparseTensor:
 
 def divide(sparse: SparseTensor, dense: Any) -> SparseTensor:
     """Divide stored elements by a dense tensor; integers are converted to floats first."""
-    other = convert_to_tensor(dense, sparse.dtype.base_dtype)
+    dense_value = convert_to_tensor(dense, sparse.dtype.base_dtype)
     target = TRUE_QUOTIENT.get(sparse.dtype.base_dtype)
     if target is not None:
         sparse = sparse.with_values(out("Cast", [sparse.values], {"DstT": target}))
-        other = out("Cast", [other], {"DstT": target})
-    return _combine_with_dense("SparseDenseCwiseDiv", sparse, other, "truediv")
+        dense_value = out("Cast", [dense_value], {"DstT": target})
+    return _combine_with_dense("SparseDenseCwiseDiv", sparse, dense_value, "truediv")
 
 
 implementations.register("sparse_mul", multiply)

@@ -672,10 +672,10 @@ def expand_dims(sp_input: Any, axis: Any = None, name: str | None = None) -> Spa
             dim = out("FloorMod", [convert_to_tensor(place, dtypes.int32), count])
         rows = out("Shape", [sparse.indices])[0]
         column = out("Fill", [out("Pack", [[rows, 1]]), np.int64(0)])
-        left, right = sparse.indices[:, :dim], sparse.indices[:, dim:]
+        leading, trailing = sparse.indices[:, :dim], sparse.indices[:, dim:]
         sizes = [sparse.dense_shape[:dim], np.ones(1, np.int64), sparse.dense_shape[dim:]]
         shape = out("ConcatV2", [sizes, 0])
-        return SparseTensor(out("ConcatV2", [[left, column, right], 1]), sparse.values, shape)
+        return SparseTensor(out("ConcatV2", [[leading, column, trailing], 1]), sparse.values, shape)
 
 
 def eye(

@@ -42,8 +42,8 @@ def array_dims(handle: Output, dtype: DType) -> Dims:
     lead: Dims = ()
     while node.type in _GRADIENTS:
         if node.type == "TensorArrayGradWithShape":
-            more = constant_value_as_dims(node.inputs[2])
-            lead = None if lead is None or more is None else (*lead, *more)
+            element_dims = constant_value_as_dims(node.inputs[2])
+            lead = None if lead is None or element_dims is None else (*lead, *element_dims)
         node = producer(node.inputs[0])
     if node.role in (Role.STACK, Role.VARIABLE):
         raise errors.InvalidTypeError(f"requires the handle of a TensorArray, got that of {node!r}")

@@ -106,7 +106,7 @@ def _split_sequence(diagonals: Any) -> list[Output]:
     return [_pad_diagonal(upper, main, False), main, _pad_diagonal(lower, main, True)]
 
 
-def _pad_diagonal(value: Output, main: Output, before: bool) -> Output:
+def _pad_diagonal(value: Output, main: Output, at_start: bool) -> Output:
     """Return an outer diagonal padded to the length of the main one."""
     n, m = (None if x.dims is None else x.dims[-1] for x in (value, main))
     if n is None or m is None:
@@ -122,7 +122,7 @@ def _pad_diagonal(value: Output, main: Output, before: bool) -> Output:
             f"elements, got {value!r}"
         )
     assert value.dims is not None
-    pair = [1, 0] if before else [0, 1]
+    pair = [1, 0] if at_start else [0, 1]
     return out("Pad", [value, [*[[0, 0]] * (len(value.dims) - 1), pair]])
 
 
@@ -135,11 +135,11 @@ def _split_matrix(value: Output) -> list[Output]:
     rows, columns = value.dims[-2:]
     shape_rules.merge_size(rows, columns, "the rows and columns of a tridiagonal matrix")
     outside = [[0, 0]] * (len(value.dims) - 2)
-    above = out("Pad", [value, [*outside, [0, 1], [0, 0]]])[..., 1:, :]
-    below = out("Pad", [value, [*outside, [1, 0], [0, 0]]])[..., :-1, :]
+    shifted_down = out("Pad", [value, [*outside, [0, 1], [0, 0]]])[..., 1:, :]
+    shifted_up = out("Pad", [value, [*outside, [1, 0], [0, 0]]])[..., :-1, :]
     # The rows moved up by one have the diagonal below the main one on it.
-    subdiagonal = _diagonals.matrix_diag_part(above)
-    superdiagonal = _diagonals.matrix_diag_part(below)
+    subdiagonal = _diagonals.matrix_diag_part(shifted_down)
+    superdiagonal = _diagonals.matrix_diag_part(shifted_up)
     return [
         _roll_diagonal(superdiagonal, False),
         _diagonals.matrix_diag_part(value),
@@ -186,8 +186,8 @@ def tridiagonal_solve(
     if perturb_singular and not partial_pivoting:
         raise errors.InvalidArgumentError("perturb_singular requires partial_pivoting")
     with name_scope(name, "tridiagonal_solve") as scope:
-        three = three_diagonals(diagonals, diagonals_format)
-        compact = out("Pack", [three], {"axis": -2})
+        diagonal_vectors = three_diagonals(diagonals, diagonals_format)
+        compact = out("Pack", [diagonal_vectors], {"axis": -2})
         value = convert_to_tensor(rhs, compact.dtype.base_dtype)
         vector = _is_vector(value, compact)
         if vector:
@@ -273,28 +273,28 @@ def eigh_tridiagonal(
         )
     with name_scope(name, "eigh_tridiagonal"):
         main = convert_to_tensor(alpha)
-        below = convert_to_tensor(beta, main.dtype.base_dtype)
-        values, vectors = _eigen(main, below, not eigvals_only)
+        subdiagonal = convert_to_tensor(beta, main.dtype.base_dtype)
+        values, vectors = _eigen(main, subdiagonal, not eigvals_only)
         if select == "i":
             first, last = select_range
             values, vectors = values[..., first : last + 1], vectors[..., first : last + 1]
         elif select == "v":
             shape_rules.with_rank(main.dims, 1, "alpha")
             low, high = (convert_to_tensor(x, values.dtype) for x in select_range)
-            inside = out("LogicalAnd", [out("Greater", [values, low]),
+            in_interval = out("LogicalAnd", [out("Greater", [values, low]),
                                         out("LessEqual", [values, high])])  # fmt: skip
-            selected = out("Squeeze", [out("Where", [inside])], {"squeeze_dims": [1]})
+            selected = out("Squeeze", [out("Where", [in_interval])], {"squeeze_dims": [1]})
             values = out("GatherV2", [values, selected, 0])
             vectors = vectors if eigvals_only else out("GatherV2", [vectors, selected, 1])
         return values if eigvals_only else (values, vectors)
 
 
-def _eigen(main: Output, below: Output, with_vectors: bool) -> tuple[Output, Output]:
+def _eigen(main: Output, subdiagonal: Output, with_vectors: bool) -> tuple[Output, Output]:
     """Compute them from the dense matrix, of which only the lower triangle is read."""
     if main.dims is None:
         raise errors.InvalidArgumentError(f"alpha must have a known rank, got {main!r}")
     outside = [[0, 0]] * (len(main.dims) - 1)
-    shifted = out("MatrixDiag", [out("Pad", [below, [*outside, [0, 1]]])])
+    shifted = out("MatrixDiag", [out("Pad", [subdiagonal, [*outside, [0, 1]]])])
     lower = out("Pad", [shifted, [*outside, [1, 0], [0, 0]]])[..., :-1, :]
     matrix = out("MatrixSetDiag", [lower, main])
     values, vectors = create("SelfAdjointEigV2", [matrix], {"compute_v": with_vectors}).outputs

@@ -86,9 +86,9 @@ def _centered_rmsprop(attrs: Attrs, *elements: Scalar) -> New:
     return [var - mom, mg, ms, mom]
 
 
-def _shrunk(value: Scalar, by: Scalar, l1: Scalar) -> Scalar:
+def _shrunk(value: Scalar, amount: Scalar, l1: Scalar) -> Scalar:
     """Return sign(value) * max(|value| - by, 0), or the value itself if `l1` is 0."""
-    return where(greater(l1, 0), sign(value) * maximum(absolute(value) - by, 0), value)
+    return where(greater(l1, 0), sign(value) * maximum(absolute(value) - amount, 0), value)
 
 
 def _proximal_gradient_descent(

@@ -32,11 +32,11 @@ def eliminate_common_subexpressions(step: StepGraph) -> int:
                 step.graph.set_control_inputs(node, controls, reason="cse")
             if node.op_def.stateful or not node.outputs or _touches_reference(node):
                 continue
-            other = first.setdefault(_key(node), node)
-            if other is not node:
-                for output, replacement in zip(node.outputs, other.outputs, strict=True):
+            representative = first.setdefault(_key(node), node)
+            if representative is not node:
+                for output, replacement in zip(node.outputs, representative.outputs, strict=True):
                     replacements.add(output, replacement, reason="cse")
-                nodes[node] = other
+                nodes[node] = representative
     step.targets = [nodes.get(target, target) for target in step.targets]
     step.drop_unused(nodes)
     return len(nodes)

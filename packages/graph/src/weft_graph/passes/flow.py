@@ -181,22 +181,34 @@ class Flow:
         guard = ALWAYS
         for source in node.inputs:
             if not is_back_edge(node, source):
-                other = self.output_guard(source)
-                guard = other if not guard else guard | other if other else guard
+                dependency_guard = self.output_guard(source)
+                guard = (
+                    dependency_guard
+                    if not guard
+                    else guard | dependency_guard
+                    if dependency_guard
+                    else guard
+                )
         for control in node.controls:
-            other = self._control_guard(control)
-            guard = other if not guard else guard | other if other else guard
+            dependency_guard = self._control_guard(control)
+            guard = (
+                dependency_guard
+                if not guard
+                else guard | dependency_guard
+                if dependency_guard
+                else guard
+            )
         return guard
 
     def _control_guard(self, node: Node) -> Guard:
         return ALWAYS if node.role is Role.ENTER else self._guard.get(node, ALWAYS)
 
-    def _enter(self, node: Node, around: Frame, guard: Guard) -> None:
+    def _enter(self, node: Node, outer_frame: Frame, guard: Guard) -> None:
         name = node.attrs["frame_name"]
-        frame = self._children.get((around, name))
+        frame = self._children.get((outer_frame, name))
         if frame is None:
-            frame = Frame(name, around, node.attrs["parallel_iterations"])
-            self._children[around, name] = frame
+            frame = Frame(name, outer_frame, node.attrs["parallel_iterations"])
+            self._children[outer_frame, name] = frame
             self.frames.append(frame)
         frame.enters.append(node)
         frame.guard |= guard
@@ -216,13 +228,13 @@ class Flow:
             frame.problem = frame.problem or f"{node.name!r} is not decided by the LoopCond"
 
     def _merge_guard(self, node: Node, frame: Frame) -> Guard:
-        back = [source for source in node.inputs if is_back_edge(node, source)]
+        back_edges = [source for source in node.inputs if is_back_edge(node, source)]
         ahead = [source for source in node.inputs if not is_back_edge(node, source)]
         controls = [self._control_guard(control) for control in node.controls]
         combined = frozenset().union(*controls) if controls else ALWAYS
-        if back:
+        if back_edges:
             frame.merges.append(node)
-            plain = len(back) == len(ahead) == 1 and ahead[0].node.role is Role.ENTER
+            plain = len(back_edges) == len(ahead) == 1 and ahead[0].node.role is Role.ENTER
             if (
                 not plain
                 or combined
@@ -266,12 +278,12 @@ class Flow:
 
 
 def _mixed_frames_error(
-    node: Node, first: Node, frame: Frame, second: Node, other: Frame
+    node: Node, first: Node, frame: Frame, second: Node, second_frame: Frame
 ) -> errors.InvalidArgumentError:
     """Return the error about a node with inputs from two frames."""
     return errors.InvalidArgumentError(
         f"{node.name!r} has the inputs {first.name!r} from {frame.label} and {second.name!r} from "
-        f"{other.label}; values enter a frame through Enter and leave it through Exit",
+        f"{second_frame.label}; values enter a frame through Enter and leave it through Exit",
         op=node.type,
         node=node.name,
         line=node.line or None,
@@ -296,11 +308,11 @@ def dependencies_of(node: Node) -> list[Node]:
 
 def sort_topologically(nodes: Sequence[Node], key: Callable[[Node], Any]) -> list[Node]:
     """Return `nodes` in topological order, with ties broken by `key`."""
-    inside = set(nodes)
+    members = set(nodes)
     users: dict[Node, list[Node]] = {node: [] for node in nodes}
     pending: dict[Node, int] = {}
     for node in nodes:
-        intersection = inside.intersection(dependencies_of(node))
+        intersection = members.intersection(dependencies_of(node))
         pending[node] = len(intersection)
         for need in intersection:
             users[need].append(node)
@@ -325,8 +337,8 @@ def complement(guards: Sequence[Guard]) -> Guard | None:
     only_first, only_second = guards[0] - guards[1], guards[1] - guards[0]
     if len(only_first) != 1 or len(only_second) != 1:
         return None
-    (pred, side), (other, other_side) = *only_first, *only_second
-    if pred is not other or side + other_side != 1:
+    (pred, side), (other_pred, other_side) = *only_first, *only_second
+    if pred is not other_pred or side + other_side != 1:
         return None
     return guards[0] & guards[1]
 

@@ -249,9 +249,9 @@ class _Ready:
             if self._count.get(prefix):
                 return prefix
             pred, side = current[depth - 1]
-            other = (*current[: depth - 1], (pred, 1 - side))
-            if self._count.get(other):
-                return other
+            opposite = (*current[: depth - 1], (pred, 1 - side))
+            if self._count.get(opposite):
+                return opposite
         return ()
 
     def _descend(self, path: Path) -> Path:

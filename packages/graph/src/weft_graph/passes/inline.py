@@ -210,7 +210,7 @@ class _Inliner:
         node: Node,
         part: _Part,
         scope: _Scope,
-        more: dict[str, Any] | None = None,
+        extra_attrs: dict[str, Any] | None = None,
         instead: tuple[OpDef, dict[str, Any]] | None = None,
     ) -> None:
         """Copy a node, optionally with more attributes or another op."""
@@ -221,8 +221,8 @@ class _Inliner:
             controls += self._ties(node, part, scope, inputs, controls)
             attrs = _attrs(node, scope)
             device = _device(node, scope)
-        if more is not None:
-            attrs = {**attrs, **more}
+        if extra_attrs is not None:
+            attrs = {**attrs, **extra_attrs}
         op_def = node.op_def
         if instead is not None:
             op_def, attrs = instead
@@ -236,16 +236,16 @@ class _Inliner:
 
     def _add(
         self,
-        like: Node,
+        template: Node,
         op_def: OpDef,
         name: str,
         inputs: tuple[Output, ...],
         attrs: dict[str, Any],
         controls: Sequence[Node],
     ) -> Node:
-        types = [output.dtype for output in like.outputs]
-        shapes = [output.dims for output in like.outputs]
-        counterpart = self._graph.add_derived(like, op_def, name, inputs, attrs, types, shapes)
+        types = [output.dtype for output in template.outputs]
+        shapes = [output.dims for output in template.outputs]
+        counterpart = self._graph.add_derived(template, op_def, name, inputs, attrs, types, shapes)
         if controls:
             self._graph.set_control_inputs(counterpart, controls, reason="inline")
         return counterpart
@@ -502,9 +502,11 @@ def _colocation(node: Node, scope: _Scope) -> tuple[str, ...]:
         return node.colocation
     locations = []
     for name in node.colocation:
-        other = node.graph.find_node(name)
+        colocated = node.graph.find_node(name)
         replacement = (
-            None if other is None or not other.outputs else scope.values.get(other.outputs[0])
+            None
+            if colocated is None or not colocated.outputs
+            else scope.values.get(colocated.outputs[0])
         )
         if replacement is None:
             locations.append(scope.prefix + name)

@@ -66,8 +66,8 @@ class MemoryLimits(NamedTuple):
 
     def excess(self, peaks: Mapping[str, int]) -> int:
         """Return the largest excess over a device's limit in bytes; negative if there is none."""
-        over = [peaks.get(name, 0) - limit for name, limit in self.limits.items()]
-        return max(over, default=-1)
+        excesses = [peaks.get(name, 0) - limit for name, limit in self.limits.items()]
+        return max(excesses, default=-1)
 
 
 def static_bytes(output: Output) -> int:
@@ -243,8 +243,8 @@ class Values:
         """Return the bytes that each node produces on a device, including copies."""
         assert self._devices is not None
         sizes = [
-            size if mine == device else 0
-            for size, mine in zip(self.sizes, self._devices, strict=True)
+            size if node_device == device else 0
+            for size, node_device in zip(self.sizes, self._devices, strict=True)
         ]
         return [sum([sizes[value] for value in new_values]) for new_values in self.makes]
 
@@ -286,24 +286,24 @@ def on_devices(
     all_makes: list[tuple[int, ...]] = []
     copies: dict[tuple[int, int], int] = {}
     for place, used, created in zip(places, reads, produced, strict=True):
-        mine, more = [], list(created)
+        device_reads, device_values = [], list(created)
         for value in used:
             device = devices[value]
             if device < 0 or spaces[device] == spaces[place]:
-                mine.append(value)
+                device_reads.append(value)
                 continue
             copy = copies.get((value, place))
             if copy is None:
-                mine.append(value)
+                device_reads.append(value)
                 copy = copies[value, place] = len(all_sizes)
-                more.append(copy)
+                device_values.append(copy)
                 all_sizes.append(moved_bytes[value])
                 devices.append(place)
-            mine.append(copy)
+            device_reads.append(copy)
         for value in created:
             devices[value] = place
-        all_reads.append(tuple(mine))
-        all_makes.append(tuple(more))
+        all_reads.append(tuple(device_reads))
+        all_makes.append(tuple(device_values))
     return all_reads, all_makes, all_sizes, [max(0, device) for device in devices]
 
 

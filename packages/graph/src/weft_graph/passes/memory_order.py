@@ -52,13 +52,13 @@ def _predecessor_positions(nodes: Sequence[Node]) -> list[list[int]]:
     """Return the indices of each node's predecessors."""
     position = {node: i for i, node in enumerate(nodes)}
     all_needs: list[list[int]] = []
-    before = -1
+    last_position = -1
     for i, node in enumerate(nodes):
         needs = {position[need] for need in dependencies_of(node) if need in position}
         if _touches_state(node):
-            if before >= 0:
-                needs.add(before)
-            before = i
+            if last_position >= 0:
+                needs.add(last_position)
+            last_position = i
         all_needs.append(sorted(needs))
     return all_needs
 
@@ -102,10 +102,10 @@ def _schedule_most_freed(
             if not pending[user]:
                 heapq.heappush(ready, (-gain(user), user))
         for value in values.reads[i]:
-            left = readers[value]
-            left.discard(i)
-            if len(left) == 1:  # the last user frees it now: let it come earlier
-                (user,) = left
+            remaining_readers = readers[value]
+            remaining_readers.discard(i)
+            if len(remaining_readers) == 1:  # the last user frees it now: let it come earlier
+                (user,) = remaining_readers
                 if not pending[user] and user not in placed:
                     heapq.heappush(ready, (-gain(user), user))
     return result

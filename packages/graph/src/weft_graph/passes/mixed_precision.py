@@ -107,14 +107,14 @@ def _choose(step: StepGraph, nodes: Sequence[Node]) -> set[Node]:
     targets = set(step.targets)
     able = [node for node in nodes if node not in targets and _is_able(node)]
     products = {node for node in able if node.type in _PRODUCTS}
-    behind, before = set(products), set(products)
+    descendants, ancestors = set(products), set(products)
     for node in able:
-        if any(source.node in behind for source in node.inputs):
-            behind.add(node)
+        if any(source.node in descendants for source in node.inputs):
+            descendants.add(node)
     for node in reversed(able):
-        if any(user in before for output in node.outputs for user in output.consumers()):
-            before.add(node)
-    return products | (behind & before)
+        if any(user in ancestors for output in node.outputs for user in output.consumers()):
+            ancestors.add(node)
+    return products | (descendants & ancestors)
 
 
 def _is_able(node: Node) -> bool:

@@ -233,11 +233,11 @@ class _Part:
       triggers: nodes that run in every iteration of a loop.
     """
 
-    def __init__(self, device: str, whole: Graph) -> None:
+    def __init__(self, device: str, step_graph: Graph) -> None:
         self.device = device
         self.graph = Graph()
-        self.graph.functions = whole.functions
-        self.graph.origins = whole.origins
+        self.graph.functions = step_graph.functions
+        self.graph.origins = step_graph.origins
         self.values: dict[Output, Output] = {}
         self.nodes: dict[Node, Node] = {}
         self.signals: dict[Node, Node] = {}
@@ -253,12 +253,12 @@ class _Part:
         attrs: dict[str, Any],
         types: Sequence[DType],
         shapes: Sequence[Dims],
-        like: Node,
+        template: Node,
     ) -> Node:
         """Add a node without a counterpart in the whole step."""
         name = self.graph.unique_name(name)
         op_def = lookup_op(op)
-        return self.graph.add_derived(like, op_def, name, tuple(inputs), attrs, types, shapes)
+        return self.graph.add_derived(template, op_def, name, tuple(inputs), attrs, types, shapes)
 
 
 def _convert_value(part: _Part, op: str, value: Output, dtype: DType) -> Output:
@@ -496,7 +496,7 @@ class _Partitioner:
     def _make_follower_loop(self, frame: Frame, part: _Part) -> Node:
         """Add a loop with the same iterations as a loop of other parts; return its first node."""
         assert frame.cond is not None
-        like = frame.cond
+        template = frame.cond
         name = f"{frame.name}/control"
         start = self._start(frame, part, name)
         dtype = start.dtype
@@ -506,11 +506,11 @@ class _Partitioner:
             "is_constant": False,
             "parallel_iterations": frame.parallel_iterations,
         }
-        enter = part.add("Enter", f"{name}/Enter", [start], loop, [dtype], [()], like)
+        enter = part.add("Enter", f"{name}/Enter", [start], loop, [dtype], [()], template)
         types, shapes = [dtype, dtypes.int32], [(), ()]
         loop_inputs = [enter.outputs[0], enter.outputs[0]]
         merge = part.add(
-            "Merge", f"{name}/Merge", loop_inputs, {"T": dtype, "N": 2}, types, shapes, like
+            "Merge", f"{name}/Merge", loop_inputs, {"T": dtype, "N": 2}, types, shapes, template
         )
         part.triggers[frame] = merge
         pred = self._value(frame.cond.outputs[0], part)
@@ -521,7 +521,7 @@ class _Partitioner:
             {"T": dtype},
             [dtype, dtype],
             [(), ()],
-            like,
+            template,
         )
         following = part.add(
             "NextIteration",
@@ -530,7 +530,7 @@ class _Partitioner:
             {"T": dtype},
             [dtype],
             [()],
-            like,
+            template,
         )
         part.graph.replace_input(merge, 1, following.outputs[0], reason="partition")
         return merge

@@ -51,16 +51,18 @@ def limit_run_ahead(
         )
     numbers, values = memory.spread(nodes, Values(nodes, step.fetches, bytes_of or static_bytes))
     count = 0
-    before: dict[Node, list[Node]] = {}
+    insertions: dict[Node, list[Node]] = {}
     for name, limit in memory.limits.items():
         if name in numbers:
-            mine = [memory.device_of is None or memory.device_of(node) == name for node in nodes]
+            is_on_device = [
+                memory.device_of is None or memory.device_of(node) == name for node in nodes
+            ]
             live, new = values.live(numbers[name]), values.made_on(numbers[name])
-            queue = _Queue(step, nodes, mine, flow, name, before, waiting)
+            queue = _Queue(step, nodes, is_on_device, flow, name, insertions, waiting)
             queue.hold(_earliest_indices(live, new, limit), new)
             count += queue.held
     if count:
-        reorder_nodes(step, nodes, before)
+        reorder_nodes(step, nodes, insertions)
         step.changes["run ahead"] += count
     return count
 
@@ -72,17 +74,21 @@ def _earliest_indices(live: Sequence[int], created: Sequence[int], limit: int) -
     results of all nodes from `q` to the node may be in memory.
     """
     totals = list(accumulate(created))
-    over: list[int] = []  # less what was made before: falls from one candidate to the next
+    negated_excess: list[
+        int
+    ] = []  # less what was made before: falls from one candidate to the next
     stack: list[int] = []
     first_places: list[int] = []
     for index, total in enumerate(totals):
-        i = bisect_left(over, total - limit)  # `over` has the negatives, which rise
+        i = bisect_left(
+            negated_excess, total - limit
+        )  # `negated_excess` has the negatives, which rise
         first_places.append(stack[i - 1] + 1 if i else 0)
         value = total - live[index]
-        while over and over[-1] >= value:
-            over.pop()
+        while negated_excess and negated_excess[-1] >= value:
+            negated_excess.pop()
             stack.pop()
-        over.append(value)
+        negated_excess.append(value)
         stack.append(index)
     return first_places
 
@@ -97,22 +103,22 @@ class _Queue:
         self,
         step: StepGraph,
         nodes: Sequence[Node],
-        mine: Sequence[bool],
+        is_on_device: Sequence[bool],
         flow: Flow,
         device: str,
-        before: dict[Node, list[Node]],
+        insertions: dict[Node, list[Node]],
         waiting: BlockingOrder,
     ) -> None:
         self._step = step
         self._nodes = nodes
-        self._positions = mine
+        self._positions = is_on_device
         self._flow = flow
         self._device = device
-        self._before = before
+        self._before = insertions
         self._waiting = waiting
         self._position = {node: i for i, node in enumerate(nodes)}
-        self._rank = [0, *accumulate(map(int, mine))]
-        self._own_positions = [i for i, is_mine in enumerate(mine) if is_mine]
+        self._rank = [0, *accumulate(map(int, is_on_device))]
+        self._own_positions = [i for i, is_mine in enumerate(is_on_device) if is_mine]
         masks = [waiting.blocking_predecessors(nodes[i]) for i in self._own_positions]
         self._masks = [0, *accumulate(masks, or_)]  # the nodes below a rank
         self._over = [0] * len(nodes)  # all nodes below that rank have finished when a node begins
@@ -123,26 +129,32 @@ class _Queue:
     def hold(self, first: Sequence[int], created: Sequence[int]) -> None:
         """Make each node that produces values wait for all nodes before its first index."""
         for i, node in enumerate(self._nodes):
-            before = [j for n in dependencies_of(node) if (j := self._position.get(n, i)) < i]
-            over = max(map(self._rank_after, before), default=0)
+            earlier_nodes = [
+                j for n in dependencies_of(node) if (j := self._position.get(n, i)) < i
+            ]
+            finished_rank = max(map(self._rank_after, earlier_nodes), default=0)
             target_rank = self._rank[first[i]]
             if (
                 self._positions[i]
                 and created[i]
-                and over < target_rank
+                and finished_rank < target_rank
                 and self._can_wait(node, target_rank)
             ):
                 self._wait(node, target_rank)
-                over = target_rank
-            self._over[i] = over
+                finished_rank = target_rank
+            self._over[i] = finished_rank
 
     def _can_wait(self, node: Node, rank: int) -> bool:
         return self._is_plain(node) and self._waiting.may_follow(node, self._masks[rank])
 
     def _rank_after(self, i: int) -> int:
         """Return the rank below which all nodes have finished when a node has finished."""
-        over = self._over[i]
-        return self._rank[i] + 1 if self._positions[i] and over >= self._rank[i] else over
+        finished_rank = self._over[i]
+        return (
+            self._rank[i] + 1
+            if self._positions[i] and finished_rank >= self._rank[i]
+            else finished_rank
+        )
 
     def _is_plain(self, node: Node) -> bool:
         return not node.traits.routes and node.role is not Role.LOOP_COND and self._is_there(node)
@@ -165,20 +177,20 @@ class _Queue:
 
     def _bar(self, rank: int) -> Node | None:
         """Return a node that runs after all nodes below a rank have finished."""
-        inside = self._own_positions[self._barred : rank]
-        if not inside:
+        barred_nodes = self._own_positions[self._barred : rank]
+        if not barred_nodes:
             return self._barrier
         self._barred = rank
-        controls = [self._nodes[i] for i in inside if self._is_end(i, inside[-1])]
+        controls = [self._nodes[i] for i in barred_nodes if self._is_end(i, barred_nodes[-1])]
         if self._barrier is not None:
             controls.insert(0, self._barrier)
-        like = self._nodes[inside[-1]]
+        template = self._nodes[barred_nodes[-1]]
         graph = self._step.graph
-        name = graph.unique_name(f"{like.name}/over")
-        barrier = graph.add_derived(like, lookup_op("NoOp"), name)
+        name = graph.unique_name(f"{template.name}/over")
+        barrier = graph.add_derived(template, lookup_op("NoOp"), name)
         barrier.device = self._device
         graph.set_control_inputs(barrier, controls, reason="run ahead")
-        self._before.setdefault(self._nodes[inside[-1] + 1], []).append(barrier)
+        self._before.setdefault(self._nodes[barred_nodes[-1] + 1], []).append(barrier)
         self._barrier = barrier
         return barrier
 

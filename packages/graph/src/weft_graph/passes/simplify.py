@@ -65,7 +65,7 @@ def _reshape(node: Node, shapes: CertainShapes) -> Output | None:
     dims = node.outputs[0].dims
     if dims is None or None in dims or source.dims != dims or source.dtype.is_ref:
         return None
-    if any([other.node.role is not Role.CONSTANT for other in node.inputs[1:]]):
+    if any([operand.node.role is not Role.CONSTANT for operand in node.inputs[1:]]):
         return None  # the static shape may follow from the source's; what is given need not fit
     return source if shapes.hold_for(node) else None
 

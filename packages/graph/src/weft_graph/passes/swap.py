@@ -133,10 +133,10 @@ class _SwapRewriter:
         """Return the length of the longest path to each node."""
         depths: list[int] = []
         for i, node in enumerate(self._nodes):
-            before = [
+            input_depths = [
                 depths[j] for n in dependencies_of(node) if (j := self._position.get(n, i)) < i
             ]
-            depths.append(1 + max(before, default=-1))
+            depths.append(1 + max(input_depths, default=-1))
         return depths
 
     def _is_plain(self, node: Node) -> bool:
@@ -212,8 +212,8 @@ class _SwapRewriter:
     def _waits_of(self, i: int, device: str) -> list[_Wait]:
         """Return the longest wait on a device of each value that a node produces."""
         node = self._nodes[i]
-        mine = self._device[i] == device
-        if not mine and (self._device[i] != self._host or node.role is Role.CONSTANT):
+        is_on_device = self._device[i] == device
+        if not is_on_device and (self._device[i] != self._host or node.role is Role.CONSTANT):
             return []
         if not self._is_plain(node):
             return []
@@ -221,18 +221,20 @@ class _SwapRewriter:
         return [wait for wait in waits if wait is not None]
 
     def _longest_wait(self, i: int, output: Output, device: str) -> _Wait | None:
-        mine = self._device[i] == device
+        is_on_device = self._device[i] == device
         values, number = self._values, self._values.numbers[output]
-        nbytes = values.sizes[number] if mine else values.moved[number]
+        nbytes = values.sizes[number] if is_on_device else values.moved[number]
         if (
             nbytes <= _SMALL
             or aliased_value(output) is not output
-            or (mine and number in values.kept)
+            or (is_on_device and number in values.kept)
         ):
             return None
         uses = self._uses(output, device)
-        users = sorted([key for key, user_device in uses.items() if mine or user_device == device])
-        points = [i, *users] if mine else users
+        users = sorted(
+            [key for key, user_device in uses.items() if is_on_device or user_device == device]
+        )
+        points = [i, *users] if is_on_device else users
         if len(points) < 2:
             return None
         _, begin, end = max([(b - a, a, b) for a, b in pairwise(points)])
@@ -244,7 +246,7 @@ class _SwapRewriter:
         late = [self._nodes[j] for j in uses if j >= end]
         if call is not None and not self._can_follow(late, [self._nodes[call]]):
             return None
-        return None if call is None else _Wait(output, mine, begin, call, end, nbytes)
+        return None if call is None else _Wait(output, is_on_device, begin, call, end, nbytes)
 
     def _uses(self, output: Output, device: str) -> dict[int, str]:
         """Return the indices and devices of the nodes that use a device's value, or a view of it.
@@ -279,12 +281,12 @@ class _SwapRewriter:
         early.
         """
         last = end - self._ahead
-        near = [
+        candidates = [
             i
             for i in range(last, max(begin, last - _MAX_DISTANCE), -1)
             if self._device[i] == device and self._is_plain(self._nodes[i])
         ]
-        deepest = max(near, key=self._depth.__getitem__, default=begin)
+        deepest = max(candidates, key=self._depth.__getitem__, default=begin)
         return deepest if self._depth[deepest] > self._depth[begin] else None
 
     # ------------------------------------------------------------------ the edit
@@ -321,28 +323,28 @@ class _SwapRewriter:
     def _can_follow(self, nodes: Sequence[Node], predecessors: Sequence[Node]) -> bool:
         """Return True if nodes can wait for `predecessors` without a deadlock."""
         mask = 0
-        for other in predecessors:
-            mask |= self._waiting.blocking_predecessors(other)
+        for predecessor in predecessors:
+            mask |= self._waiting.blocking_predecessors(predecessor)
         return all([self._waiting.may_follow(node, mask) for node in nodes])
 
     def _delay_copies(self, device: str, begin: int, end: int, copies: Sequence[Node]) -> None:
         """Make the allocating nodes of a device at [begin, end) run after some copies."""
-        after: set[Node] = set()
-        before = [control for copy in copies for control in copy.controls]
-        before += [copy.inputs[0].node for copy in copies]
+        later_nodes: set[Node] = set()
+        earlier_nodes = [control for copy in copies for control in copy.controls]
+        earlier_nodes += [copy.inputs[0].node for copy in copies]
         for i in range(begin, end):
             node = self._nodes[i]
-            if not after.isdisjoint(dependencies_of(node)):
-                after.add(node)
+            if not later_nodes.isdisjoint(dependencies_of(node)):
+                later_nodes.add(node)
             elif (
                 self._device[i] == device
                 and self._is_candidate(node)
                 and self._is_plain(node)
-                and self._can_follow([node], before)
+                and self._can_follow([node], earlier_nodes)
             ):
                 controls = dict.fromkeys([*node.controls, *copies])
                 self._step.graph.set_control_inputs(node, list(controls), reason="swap")
-                after.add(node)
+                later_nodes.add(node)
 
     def _is_candidate(self, node: Node) -> bool:
         new_outputs = [output for output in node.outputs if aliased_value(output) is output]

@@ -158,10 +158,10 @@ class WholeLoop:
             if node in self._position:
                 outside = node.inputs[0].node.role is Role.VARIABLE
                 return self._position[node] if outside else None
-            through = [i for i in node.inputs if i.dtype.is_ref or i.dtype is dtypes.resource]
-            if not through or node.role is Role.MERGE:  # which may be of several
+            references = [i for i in node.inputs if i.dtype.is_ref or i.dtype is dtypes.resource]
+            if not references or node.role is Role.MERGE:  # which may be of several
                 return None
-            source = through[0]
+            source = references[0]
         return None
 
     def variable_read_by(self, node: Node) -> int | None:
@@ -215,10 +215,10 @@ class WholeLoop:
         path = [node]
         while self.store_of(path[0].inputs[0]) is None:
             origin = _origin(path[0].inputs[0])
-            around = self.stacks.get(origin) if node.role is Role.PUSH else origin
-            if around is None or around.role is not node.role or around in path:
+            enclosing = self.stacks.get(origin) if node.role is Role.PUSH else origin
+            if enclosing is None or enclosing.role is not node.role or enclosing in path:
                 break
-            path.insert(0, around)
+            path.insert(0, enclosing)
         return path
 
 
@@ -273,12 +273,12 @@ def next_value(merge: Node) -> Output:
     return next(s.node.inputs[0] for s in merge.inputs if is_back_edge(merge, s))
 
 
-def is_inside(frame: Frame, around: Frame) -> bool:
-    """Return True if a frame equals `around` or is nested in it."""
+def is_inside(frame: Frame, enclosing: Frame) -> bool:
+    """Return True if a frame equals `enclosing` or is nested in it."""
     outer: Frame | None = frame
-    while outer is not None and outer is not around:
+    while outer is not None and outer is not enclosing:
         outer = outer.parent
-    return outer is around
+    return outer is enclosing
 
 
 class LoopRequest(NamedTuple):

@@ -313,15 +313,15 @@ def _last_or_zero(limits: Any) -> Any:
     return limits[-1] if len(limits) else 0
 
 
-def _concat_splits(checks: Checks, like: Encoding, parts: Sequence[Encoding]) -> Output:
+def _concat_splits(checks: Checks, template: Encoding, parts: Sequence[Encoding]) -> Output:
     """Concatenate parts of splits; the result is a constant if all parts are static."""
     arrays = [part.array for part in parts]
-    checked = checks.after(like)
-    if checked is like.output and all(array is not None for array in arrays):
+    checked = checks.after(template)
+    if checked is template.output and all(array is not None for array in arrays):
         flat_arrays = [np.reshape(array, -1) for array in arrays if array is not None]
-        return like.vector(np.concatenate(flat_arrays), "row_splits")
+        return template.vector(np.concatenate(flat_arrays), "row_splits")
     return concat(
-        [shapes.reshape(checked if part is like else part.output, [-1]) for part in parts], 0
+        [shapes.reshape(checked if part is template else part.output, [-1]) for part in parts], 0
     )
 
 
@@ -357,8 +357,8 @@ def from_uniform(uniform_row_length: Any, values: Any, nrows: Any, validate: boo
         output = None if count is None else count.output
         return Rows(splits, nrows=output, uniform=checked)
     if count is None:
-        one = constant_of(np.array(1, length.dtype.numpy))
-        number_of_rows = total.output // out("Maximum", [checked, one])
+        unit = constant_of(np.array(1, length.dtype.numpy))
+        number_of_rows = total.output // out("Maximum", [checked, unit])
     else:
         number_of_rows = count.output
     return uniform_rows(checked, number_of_rows)

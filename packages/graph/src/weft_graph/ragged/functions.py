@@ -121,16 +121,16 @@ def map_flat_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     flat = [next(checked) if is_ragged(leaf) else leaf for leaf in leaves]
     new_args, new_kwargs = nest.pack_sequence_as([list(args), kwargs], flat)
     flat_result = convert_to_tensor(op(*new_args, **new_kwargs))
-    before = first.flat_values
+    old_values = first.flat_values
     if flat_result.dims == () or (
         flat_result.dims
-        and before.dims
-        and None not in (flat_result.dims[0], before.dims[0])
-        and flat_result.dims[0] != before.dims[0]
+        and old_values.dims
+        and None not in (flat_result.dims[0], old_values.dims[0])
+        and flat_result.dims[0] != old_values.dims[0]
     ):
         raise errors.InvalidArgumentError(
             f"the result of op must have the same number of rows as the flat values of shape "
-            f"{format_dims(before.dims)}, got {format_dims(flat_result.dims)}"
+            f"{format_dims(old_values.dims)}, got {format_dims(flat_result.dims)}"
         )
     return first.with_flat_values(flat_result)
 
@@ -143,13 +143,13 @@ def _values_of_same_rows(ragged: Sequence[RaggedTensor]) -> list[Output]:
         checks = encodings.Checks(validate=True)
         for a, b in zip(first.levels, value.levels, strict=True):
             if a.splits is not b.splits:
-                first_splits, other = (
+                first_splits, other_splits = (
                     encodings.Encoding(a.splits, "splits"),
                     encodings.Encoding(b.splits, "splits"),
                 )
-                encodings.unify_types(first_splits, other)
+                encodings.unify_types(first_splits, other_splits)
                 message = "ragged arguments must have equal rows"
-                checks.require(message, encodings.equal, first_splits, other)
+                checks.require(message, encodings.equal, first_splits, other_splits)
         flat_values.append(checks.after_checks(value.flat_values))
     return flat_values
 

@@ -36,12 +36,12 @@ def _expand_ellipsis(keys: list[Any], rank: int | None) -> list[Any]:
     if len(positions) > 1:
         raise errors.InvalidArgumentError("an index may have `...` only once")
     (position,) = positions
-    behind = [key for key in keys[position + 1 :] if key is not None]
+    trailing_keys = [key for key in keys[position + 1 :] if key is not None]
     if position == len(keys) - 1:
         return keys[:position]
     if rank is None:
         raise errors.InvalidArgumentError("`...` requires a ragged tensor of a known rank")
-    count = rank - len([key for key in keys[:position] if key is not None]) - len(behind)
+    count = rank - len([key for key in keys[:position] if key is not None]) - len(trailing_keys)
     if count < 0:
         raise errors.InvalidArgumentError(f"too many indices for rank {rank}: {keys!r}")
     return [*keys[:position], *[_ALL] * count, *keys[position + 1 :]]

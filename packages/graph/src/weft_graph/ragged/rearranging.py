@@ -190,9 +190,9 @@ def _require_equal_counts(values: Sequence[RaggedTensor]) -> Output:
     count_part = encodings.Encoding(rows, "nrows", 0)
     checks = encodings.Checks(validate=True)
     for value in values[1:]:
-        other = encodings.Encoding(value.nrows(), "nrows", 0)
+        row_count = encodings.Encoding(value.nrows(), "nrows", 0)
         checks.require(
-            "ragged tensors must have equal numbers of rows", encodings.equal, count_part, other
+            "ragged tensors must have equal numbers of rows", encodings.equal, count_part, row_count
         )
     return checks.after(count_part)
 

@@ -96,15 +96,15 @@ class Rows:
         if dtype is self.dtype:
             return self
 
-        def of(part: Output | None) -> Output | None:
+        def cast_part(part: Output | None) -> Output | None:
             return None if part is None else casting.cast(part, dtype)
 
         return Rows(
             casting.cast(self.splits, dtype),
-            lengths=of(self.lengths),
-            value_rowids=of(self.value_rowids),
-            nrows=of(self.rows),
-            uniform=of(self.uniform),
+            lengths=cast_part(self.lengths),
+            value_rowids=cast_part(self.value_rowids),
+            nrows=cast_part(self.rows),
+            uniform=cast_part(self.uniform),
         )
 
 

@@ -115,10 +115,10 @@ class RaggedTensorValue(AppliesOps):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RaggedTensorValue):
             return NotImplemented
-        mine, its = self.nested_row_splits, other.nested_row_splits
+        own_splits, other_splits = self.nested_row_splits, other.nested_row_splits
         return (
-            len(mine) == len(its)
-            and all(np.array_equal(a, b) for a, b in zip(mine, its, strict=True))
+            len(own_splits) == len(other_splits)
+            and all(np.array_equal(a, b) for a, b in zip(own_splits, other_splits, strict=True))
             and self.dtype == other.dtype
             and np.array_equal(self.flat_values, other.flat_values)
         )

@@ -160,10 +160,10 @@ class _Unrolling:
     def _step(self, time: Output, arrays: list[TensorArray], state: Any) -> Any:
         rows = nest.pack_sequence_as(self._inputs, [array.read(time) for array in self._rows])
         if self._lengths is None:
-            output, after = self._cell(rows, state)
+            output, new_state = self._cell(rows, state)
         else:
             past_end = comparison.greater_equal(time, self._lengths)
-            output, after = rnn_step(
+            output, new_state = rnn_step(
                 past_end, self._zero_output, state, lambda: self._cell(rows, state)
             )
         nest.assert_same_structure(self._cell.output_size, output)
@@ -171,7 +171,7 @@ class _Unrolling:
             array.write(time, value)
             for array, value in zip(arrays, nest.flatten(output), strict=True)
         ]
-        return time + 1, written, after
+        return time + 1, written, new_state
 
 
 def _common_sizes(leaves: Sequence[Output]) -> tuple[int | None, int | None]:

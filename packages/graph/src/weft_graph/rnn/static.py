@@ -118,12 +118,12 @@ def _step_of(
     conditional costs more than a step and prevents merging and scheduling of nodes across it.
     """
     if sequence_length is None:
-        return lambda time, x, before: cell(x, before)
+        return lambda time, x, old_state: cell(x, old_state)
     zero_output = zero_tensors(cell.output_size, batch_size, infer_state_dtype(dtype, state))
     ends = past_ends(lengths_of(sequence_length), steps)
 
-    def step(time: int, x: Any, before: Any) -> tuple[Any, Any]:
-        return rnn_step(ends[time], zero_output, before, lambda: cell(x, before))
+    def step(time: int, x: Any, old_state: Any) -> tuple[Any, Any]:
+        return rnn_step(ends[time], zero_output, old_state, lambda: cell(x, old_state))
 
     return step
 
@@ -230,7 +230,9 @@ def _reverse_steps(values: Sequence[Any], lengths: Any) -> list[Any]:
     columns = zip(*[nest.flatten(step_values) for step_values in values], strict=True)
     results = [_reverse_column(column, lengths) for column in columns]
     steps = zip(*results, strict=True)
-    return [nest.pack_sequence_as(like, step) for like, step in zip(values, steps, strict=True)]
+    return [
+        nest.pack_sequence_as(template, step) for template, step in zip(values, steps, strict=True)
+    ]
 
 
 def _reverse_column(column: Sequence[Any], lengths: Any) -> list[Output]:

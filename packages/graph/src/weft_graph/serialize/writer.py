@@ -93,11 +93,11 @@ def segment_ends(graph: Graph, from_node: int, to_node: int, most_bytes: int) ->
     size, open_until = 0, -1
     last = _last_node_by_first(graph, nodes)
     for node in nodes:
-        more = sum(v.nbytes for v in node.attrs.values() if isinstance(v, np.ndarray))
-        if size and size + more > most_bytes and open_until < node.index:
+        node_bytes = sum(v.nbytes for v in node.attrs.values() if isinstance(v, np.ndarray))
+        if size and size + node_bytes > most_bytes and open_until < node.index:
             yield node.index
             size = 0
-        size += more
+        size += node_bytes
         open_until = max(open_until, last.get(node.index, -1))
         if node.role is Role.MERGE:
             open_until = max(open_until, *[source.node.index for source in node.inputs])

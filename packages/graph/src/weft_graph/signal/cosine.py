@@ -115,8 +115,8 @@ def _transform_type2(value: Output, kind: int, n: int | None, norm: str | None) 
     return out("Mul", [wide, out("Rsqrt", [_number(size * 2, wide)])])
 
 
-def _number(size: Any, like: Output) -> Output:
-    return cast(size, like.dtype.base_dtype)
+def _number(size: Any, template: Output) -> Output:
+    return cast(size, template.dtype.base_dtype)
 
 
 def _dct_type1(value: Output, size: Size) -> Output:
@@ -124,16 +124,16 @@ def _dct_type1(value: Output, size: Size) -> Output:
         raise errors.InvalidArgumentError(
             f"a cosine transform of type 1 requires at least 2 elements, got {size}"
         )
-    around = out("ReverseV2", [value[..., 1:-1], [-1]])
-    return casting.real(fft.rfft(out("ConcatV2", [[value, around], -1])))
+    mirrored = out("ReverseV2", [value[..., 1:-1], [-1]])
+    return casting.real(fft.rfft(out("ConcatV2", [[value, mirrored], -1])))
 
 
-def _rotation_factors(size: Size, like: Output, sign: int) -> Output:
+def _rotation_factors(size: Size, template: Output, sign: int) -> Output:
     """Return exp(sign * 1j * pi * k / (2 * size)) for each k below `size`."""
     steps = cast(out("Range", [0, size, 1]), dtypes.float64)
     angle = out("Mul", [steps, sign * math.pi / 2 / cast(size, dtypes.float64)])
     return casting.complex(
-        _number(trigonometry.cos(angle), like), _number(trigonometry.sin(angle), like)
+        _number(trigonometry.cos(angle), template), _number(trigonometry.sin(angle), template)
     )
 
 

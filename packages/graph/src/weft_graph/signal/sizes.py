@@ -62,19 +62,19 @@ def reshape_to_parts(value: Output, *parts: Any) -> Output:
     return out("Reshape", [value, shape_from(*parts)])
 
 
-def pad_at_end(value: Output, after: Size, axis: int = -1, filler: Any = None) -> Output:
+def pad_at_end(value: Output, padding: Size, axis: int = -1, filler: Any = None) -> Output:
     """Pad a value at the end of an axis, with zeros by default.
 
     Args:
       axis: index of the axis, counted from the end.
     """
-    if isinstance(after, int) and after == 0:
+    if isinstance(padding, int) and padding == 0:
         return value
     rank = out("Rank", [value]) if value.dims is None else len(value.dims)
-    before = out("Fill", [shape_from(rank + axis, 2), 0])
-    behind = out("Fill", [shape_from(-axis - 1, 2), 0])
-    pair = out("ExpandDims", [out("Pack", [[0, after]]), 0])
-    paddings = out("ConcatV2", [[before, pair, behind], 0])
+    leading = out("Fill", [shape_from(rank + axis, 2), 0])
+    trailing = out("Fill", [shape_from(-axis - 1, 2), 0])
+    pair = out("ExpandDims", [out("Pack", [[0, padding]]), 0])
+    paddings = out("ConcatV2", [[leading, pair, trailing], 0])
     if filler is None:
         return out("Pad", [value, paddings])
     return out("PadV2", [value, paddings, convert_to_tensor(filler, value.dtype.base_dtype)])

@@ -74,14 +74,14 @@ def shared_value(value: Output) -> SharedValue | None:
     joined = value.node.inputs[0].node if value.node.traits.identity else value.node
     if not joined.name.endswith(_JOINED) or _has_ends(joined):
         return None
-    several = not joined.traits.identity
+    is_partitioned = not joined.traits.identity
     part_references = [
-        _part_of(part) for part in (joined.inputs[:-1] if several else joined.inputs)
+        _part_of(part) for part in (joined.inputs[:-1] if is_partitioned else joined.inputs)
     ]
     references = tuple([reference for reference in part_references if reference is not None])
     if len(references) < len(part_references):
         return None
-    return SharedValue(references, joined.inputs[-1] if several else None)
+    return SharedValue(references, joined.inputs[-1] if is_partitioned else None)
 
 
 _JOINED = "/ConcatPartitions/concat"
@@ -188,7 +188,7 @@ def filter_following(nodes: Iterable[Node], earlier: Iterable[Node]) -> list[Nod
 def _follows(node: Node, earlier: Iterable[Node]) -> bool:
     """Return True if a path leads to a node; the search runs from both ends."""
     ahead = {source for source in earlier if source.index <= node.index}
-    behind = {node}
+    visited_backward = {node}
     if node in ahead:
         return True
     forward, backward = list(ahead), [node]
@@ -197,17 +197,17 @@ def _follows(node: Node, earlier: Iterable[Node]) -> bool:
         goes_back = steps >= 0
         if goes_back:
             last = backward.pop()
-            near = (*last.controls, *[source.node for source in last.inputs])
+            neighbors = (*last.controls, *[source.node for source in last.inputs])
         else:
-            near = tuple(forward.pop().consumers)
-        steps += -1 - len(near) if goes_back else 1 + len(near)
+            neighbors = tuple(forward.pop().consumers)
+        steps += -1 - len(neighbors) if goes_back else 1 + len(neighbors)
         visited, targets, stack = (
-            (behind, ahead, backward) if goes_back else (ahead, behind, forward)
+            (visited_backward, ahead, backward) if goes_back else (ahead, visited_backward, forward)
         )
-        for other in near:
-            if other in targets:
+        for neighbor in neighbors:
+            if neighbor in targets:
                 return True
-            if other.index <= node.index and other not in visited:
-                visited.add(other)
-                stack.append(other)
+            if neighbor.index <= node.index and neighbor not in visited:
+                visited.add(neighbor)
+                stack.append(neighbor)
     return False

@@ -142,8 +142,8 @@ class RefVariable(Variable):
 
     def _read(self) -> Output:
         graph, caching = self._graph, self._caching_device
-        near = graph.colocate_with(self.op) if caching is None else graph.device(caching)
-        with near, graph.name_scope(self.op.name + "/"):
+        placement = graph.colocate_with(self.op) if caching is None else graph.device(caching)
+        with placement, graph.name_scope(self.op.name + "/"):
             return builder.out("Identity", [self._variable], None, "read")
 
     @property

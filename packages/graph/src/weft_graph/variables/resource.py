@@ -94,8 +94,8 @@ class ResourceVariable(Variable):
         self._graph_element = read
         self._cached = None
         if self._caching_device is not None:
-            alone = graph.colocate_with(None, ignore_existing=True)
-            with alone, graph.device(None), graph.device(self._caching_device):
+            no_colocation = graph.colocate_with(None, ignore_existing=True)
+            with no_colocation, graph.device(None), graph.device(self._caching_device):
                 self._cached = builder.out("Identity", [read])
 
     @property

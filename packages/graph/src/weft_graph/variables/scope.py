@@ -541,15 +541,15 @@ def pure_variable_scope(
 ) -> Iterator[VariableScope]:
     """Open a variable scope without a name scope; arguments as for `variable_scope`."""
     store = _current_stores().scopes
-    before = store.current
+    outer_scope = store.current
     if isinstance(name_or_scope, VariableScope):
         parent, name = name_or_scope, name_or_scope.name
         reuse = settings.get("reuse") or parent.reuse
         original = parent.original_name_scope
     else:
-        parent = before
-        name = f"{before.name}/{name_or_scope}" if before.name else name_or_scope
-        reuse = settings.get("reuse") or before.reuse
+        parent = outer_scope
+        name = f"{outer_scope.name}/{name_or_scope}" if outer_scope.name else name_or_scope
+        reuse = settings.get("reuse") or outer_scope.reuse
         original = name_or_scope if name_scope is None else name_scope
     store.open(name)
     outer = store.inner(name) if isinstance(name_or_scope, VariableScope) else {}
@@ -558,9 +558,9 @@ def pure_variable_scope(
         yield store.current
     finally:
         store.close_inner(name)
-        for inside, count in outer.items():
-            store.set_count(inside, count)
-        store.current = before
+        for inner_name, count in outer.items():
+            store.set_count(inner_name, count)
+        store.current = outer_scope
 
 
 def _derive_scope(

@@ -187,8 +187,8 @@ def _drop_none(settings: dict[str, Any]) -> dict[str, Any]:
 def _missing_variable_message(name: str, variables: dict[str, Any]) -> str:
     import difflib
 
-    near = difflib.get_close_matches(name, variables, n=3)
-    hint = f" Near misses: {', '.join(near)}." if near else ""
+    close_matches = difflib.get_close_matches(name, variables, n=3)
+    hint = f" Near misses: {', '.join(close_matches)}." if close_matches else ""
     return (
         f"Variable {name} does not exist, or was not created with get_variable(), so it cannot be "
         f"reused. Did you mean to set reuse=AUTO_REUSE in variable_scope?{hint}"

@@ -142,7 +142,11 @@ class Template:
     def non_trainable_variables(self) -> list[Any]:
         """The variables of the template that are not trainable."""
         trainable = self.trainable_variables
-        return [v for v in self.variables if all(v is not other for other in trainable)]
+        return [
+            v
+            for v in self.variables
+            if all(v is not trainable_variable for trainable_variable in trainable)
+        ]
 
     @property
     def weights(self) -> list[Any]:

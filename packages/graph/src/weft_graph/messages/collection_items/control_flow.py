@@ -245,12 +245,12 @@ class _Reader:
         return output.node.index, output.index
 
 
-def _merge_of(left: Node) -> Node:
+def _merge_of(exit_node: Node) -> Node:
     """Return the Merge of the loop variable of an Exit."""
-    switch = left.inputs[0].node if left.inputs else left
+    switch = exit_node.inputs[0].node if exit_node.inputs else exit_node
     merge = switch.inputs[0].node if switch.inputs else switch
     if merge.role is not Role.MERGE:
-        raise errors.InvalidArgumentError(f"{left.name!r} is not the Exit of a loop variable")
+        raise errors.InvalidArgumentError(f"{exit_node.name!r} is not the Exit of a loop variable")
     return merge
 
 

@@ -113,8 +113,8 @@ class Analysis:
             is_backward = node.forward is not None or _is_in(node.name, scope)
             is_backward = is_backward or any([self.backward[j] for j in needs])
             self.backward.append(is_backward)
-            before = max([self.latest[j] for j in needs], default=-1)
-            self.latest.append(before if is_backward or _is_given(node) else i)
+            latest_input = max([self.latest[j] for j in needs], default=-1)
+            self.latest.append(latest_input if is_backward or _is_given(node) else i)
 
     def _is_movable(self, node: Node) -> bool:
         position = self.position[node]
@@ -173,10 +173,10 @@ class Analysis:
         """
         start = len(self.nodes)
         while True:
-            inside = set(allowed)
-            roots = [i for i in (allowed if first is None else first) if i in inside]
+            allowed_set = set(allowed)
+            roots = [i for i in (allowed if first is None else first) if i in allowed_set]
             roots = [i for i in roots if first is not None or self.saved[i]]
-            members = sorted(self._reachable(roots, inside))
+            members = sorted(self._reachable(roots, allowed_set))
             users = [j for i in members for j in self.readers[i] if self.backward[j]]
             if not users:
                 return None
@@ -187,7 +187,7 @@ class Analysis:
         trigger = self._trigger(start, members[-1])
         return None if trigger is None else Group(tuple(members), start, trigger)
 
-    def _reachable(self, roots: Iterable[int], inside: set[int]) -> set[int]:
+    def _reachable(self, roots: Iterable[int], allowed: set[int]) -> set[int]:
         members: set[int] = set()
         stack = list(roots)
         while stack:
@@ -197,16 +197,16 @@ class Analysis:
             members.add(i)
             for source in self.nodes[i].inputs:
                 j = self.position[source.node]
-                if j in inside and j not in members:
+                if j in allowed and j not in members:
                     stack.append(j)
         return members
 
     def _trigger(self, start: int, last: int) -> int | None:
         """Return a backward node before `start` that can trigger the recomputation, or None."""
-        near: list[int] = [self.position[need] for need in dependencies_of(self.nodes[start])]
-        near.sort(reverse=True)
-        near.extend(range(start - 1, max(last, start - _MAX_DISTANCE), -1))
-        for i in near:
+        candidates: list[int] = [self.position[need] for need in dependencies_of(self.nodes[start])]
+        candidates.sort(reverse=True)
+        candidates.extend(range(start - 1, max(last, start - _MAX_DISTANCE), -1))
+        for i in candidates:
             node = self.nodes[i]
             if self.backward[i] and self.latest[i] > last and self.is_plain(node):
                 return i
@@ -222,7 +222,7 @@ class Analysis:
 
     def _peaks(self, groups: Sequence[Group]) -> dict[str, int]:
         """Return the peak bytes by device."""
-        numbers, more = self.values.numbers, len(self.values.sizes)
+        numbers, num_values = self.values.numbers, len(self.values.sizes)
         group_of = {i: group for group in groups for i in group.members}
         starts: dict[int, list[Group]] = {}
         for group in groups:
@@ -234,13 +234,13 @@ class Analysis:
         def number(source: Output, group: Group | None) -> int:
             group_found = group_of.get(self.position[source.node])
             new = group_found is not None and (group is None or group_found is group)
-            return numbers[source] + more if new else numbers[source]
+            return numbers[source] + num_values if new else numbers[source]
 
         for i, node in enumerate(self.nodes):
             for group in starts.get(i, ()):
                 for j in group.members:
                     reads.append([number(s, group) for s in self.nodes[j].inputs])
-                    produced.append([value + more for value in self.values.makes[j]])
+                    produced.append([value + num_values for value in self.values.makes[j]])
                     positions.append(self._device_numbers[j])
             if self.backward[i]:
                 reads.append([number(source, None) for source in node.inputs])

@@ -97,15 +97,17 @@ def _runs(
         return i
 
     for i in sorted(allowed):
-        before = {analysis.position[s.node] for s in analysis.nodes[i].inputs} & parents.keys()
+        parents_in_group = {
+            analysis.position[s.node] for s in analysis.nodes[i].inputs
+        } & parents.keys()
         if cuts:
             segment = bisect_left(cuts, i)
-            before = {j for j in before if bisect_left(cuts, j) == segment}
-        level = 1 + max([depth[j] for j in before], default=0)
+            parents_in_group = {j for j in parents_in_group if bisect_left(cuts, j) == segment}
+        level = 1 + max([depth[j] for j in parents_in_group], default=0)
         if level > longest:
             continue  # it is kept, and the next run starts behind it
         parents[i], depth[i] = i, level
-        for j in before:
+        for j in parents_in_group:
             parents[find(j)] = find(i)
     components: dict[int, list[int]] = {}
     for i in sorted(parents):

@@ -69,15 +69,15 @@ class _Rewriter:
     def run(self) -> int:
         """Copy the groups, make gradients use the copies, and insert these into the order."""
         nodes, count = self._analysis.nodes, 0
-        before: dict[Node, list[Node]] = {}
+        insertions: dict[Node, list[Node]] = {}
         for group in self._groups:
             copies = self._copy(group)
-            before.setdefault(nodes[group.start], []).extend(copies)
+            insertions.setdefault(nodes[group.start], []).extend(copies)
             count += len(copies)
         for i, node in enumerate(nodes):
             if self._analysis.backward[i]:
                 self._use_copies(node)
-        reorder_nodes(self._step, nodes, before)
+        reorder_nodes(self._step, nodes, insertions)
         self._step.changes["recompute"] += count
         return count
 

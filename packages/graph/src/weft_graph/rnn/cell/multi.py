@@ -93,10 +93,10 @@ class MultiRNNCell(RNNCell):
         """
         states = self._states(state)
         new_states = []
-        for number, (cell, before) in enumerate(zip(self._cells, states, strict=True)):
+        for number, (cell, old_state) in enumerate(zip(self._cells, states, strict=True)):
             with variable_scope(f"cell_{number}"):
-                inputs, after = cell(inputs, before)
-            new_states.append(after)
+                inputs, new_state = cell(inputs, old_state)
+            new_states.append(new_state)
         if self._state_is_tuple:
             return inputs, tuple(new_states)
         return inputs, join.concat(new_states, 1)
