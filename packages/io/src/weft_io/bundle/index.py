@@ -378,11 +378,11 @@ def merge_indexes(
     return BundleIndex(path, "", len(sources), big, tensors), sources
 
 
-def _join(name: str, entry: Entry | None, other: Entry) -> Entry:
+def _join(name: str, entry: Entry | None, added_entry: Entry) -> Entry:
     if entry is None:
-        return other
-    parts = entry.parts + other.parts
-    is_same = (entry.dtype, entry.shape) == (other.dtype, other.shape)
+        return added_entry
+    parts = entry.parts + added_entry.parts
+    is_same = (entry.dtype, entry.shape) == (added_entry.dtype, added_entry.shape)
     if not is_same or not are_disjoint([part.region for part in parts]):
         raise errors.InvalidArgumentError(
             f"two of the bundles to merge have the unsliced tensor {name!r}"

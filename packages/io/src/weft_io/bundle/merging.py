@@ -62,9 +62,9 @@ def merge_bundles(
         convert_os_errors("merging bundles into", destination),
         NewBundle(destination, len(sources)) as new,
     ):
-        for number, (shard, own) in enumerate(sources):
+        for number, (shard, shard_number) in enumerate(sources):
             prefix, old = result[shard]
-            new.take(number, shard_path(prefix, own, old.shards))
+            new.take(number, shard_path(prefix, shard_number, old.shards))
         new.finish(index.tensors, index.big_endian)
         for prefix, old in result:
             if paths.absolute(old.path) != paths.absolute(index.path):

@@ -85,7 +85,7 @@ class TableReader:
 
     def _items(self) -> Iterator[tuple[bytes, bytes]]:
         index = self._footer()
-        start, before = 0, b""
+        start, previous_key = 0, b""
         first = True
         for limit, value in self._block(index):
             handle, position = self._read_block_handle(value, 0, len(value))
@@ -94,11 +94,11 @@ class TableReader:
                     start, f"the index has no block here; the next one is at {handle.offset}"
                 )
             start = handle.end
-            key = before
+            key = previous_key
             for key, item in self._block(handle):
-                if not first and key <= before:
-                    self._fail(handle.offset, f"the key {key!r} comes after {before!r}")
-                first, before = False, key
+                if not first and key <= previous_key:
+                    self._fail(handle.offset, f"the key {key!r} comes after {previous_key!r}")
+                first, previous_key = False, key
                 yield key, item
             if limit < key:
                 self._fail(handle.offset, f"the index says that no key is above {limit!r}")

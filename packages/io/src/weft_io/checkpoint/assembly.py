@@ -74,13 +74,13 @@ class _Targets:
 
     def fill(self, shard: OpenShard, name: str, part: StoredPart) -> None:
         """Read the part, in place if possible, and copy it to all boxes."""
-        first, *others = self._users
+        first, *other_users = self._users
         value = shard.read(name, self._dtype, part, self._choose_buffer(first, part))
         if part.region == self._boxes[first]:
             self._results[first] = value
         else:
             self._copy(first, part, value)
-        for user in others:
+        for user in other_users:
             self._copy(user, part, value)
 
     def _choose_buffer(self, user: int, part: StoredPart) -> Empty:
@@ -89,8 +89,8 @@ class _Targets:
             return self._empty
         if part.region.overlap(box) != part.region or self._dtype.numpy.hasobject:
             return np.empty
-        inside = self._target(user)[part.region.slices(box.start)]
-        return (lambda shape, dtype: inside) if inside.flags.c_contiguous else np.empty
+        target_view = self._target(user)[part.region.slices(box.start)]
+        return (lambda shape, dtype: target_view) if target_view.flags.c_contiguous else np.empty
 
     def _target(self, user: int) -> Any:
         if self._results[user] is None:

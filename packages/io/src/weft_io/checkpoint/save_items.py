@@ -62,9 +62,9 @@ class WholeTensors(dict[str, WholeTensor]):
                 f"{name!r}: the slice {spec!r} has shape {list(region.shape)}, "
                 f"got a value of shape {list(shape)}"
             )
-        whole = WholeTensor(dtype, full)
-        existing = self.setdefault(name, whole)
-        if existing != whole:
+        tensor = WholeTensor(dtype, full)
+        existing = self.setdefault(name, tensor)
+        if existing != tensor:
             raise errors.InvalidArgumentError(
                 f"{name!r} is saved in parts of different tensors: {existing.dtype.name}"
                 f"{list(existing.shape)} and {dtype.name}{list(full)}"

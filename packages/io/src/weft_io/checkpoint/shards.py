@@ -172,14 +172,14 @@ class ShardReader:
         except ValueError as cause:
             raise errors.DataLossError(f"{location} is malformed: {cause}") from cause
 
-    def _fill(self, position: int, memory: memoryview, like: str) -> tuple[int, str]:
+    def _fill(self, position: int, memory: memoryview, example_digest: str) -> tuple[int, str]:
         """Read until `memory` is full or the file ends.
 
         Args:
-          like: a checksum of the kind to compute.
+          example_digest: a checksum of the kind to compute.
         Returns: the number of bytes read, and their checksum.
         """
-        result = new_digest_like(like)
+        result = new_digest_like(example_digest)
         num_done = 0
         while num_done < len(memory):
             chunk = memory[num_done : num_done + self._file.chunk]

@@ -128,8 +128,10 @@ def update_checkpoint_state(
     """
     save_dir = paths.as_path(save_dir)
     if save_relative_paths:
-        given = [model_checkpoint_path, *(all_model_checkpoint_paths or ())]
-        model_checkpoint_path, *prefixes = [paths.relative(path, save_dir) for path in given]
+        checkpoint_paths = [model_checkpoint_path, *(all_model_checkpoint_paths or ())]
+        model_checkpoint_path, *prefixes = [
+            paths.relative(path, save_dir) for path in checkpoint_paths
+        ]
         base = paths.absolute(save_dir)  # absolute: the paths are relative to it already
     else:
         prefixes, base = list(all_model_checkpoint_paths or ()), save_dir

@@ -88,12 +88,13 @@ def statistics(value: Any, dtype: DType) -> Statistics:
         with np.errstate(over="ignore", invalid="ignore"):  # squares of the largest float64
             wide = finite.astype(np.float64)
             piece_mean = float(wide.mean())
-            shift, both = piece_mean - mean, total + finite.size
+            shift, combined_count = piece_mean - mean, total + finite.size
             squares += (
-                float(((wide - piece_mean) ** 2).sum()) + shift * shift * total * finite.size / both
+                float(((wide - piece_mean) ** 2).sum())
+                + shift * shift * total * finite.size / combined_count
             )
-            mean += shift * finite.size / both
-        total = both
+            mean += shift * finite.size / combined_count
+        total = combined_count
     if not total:
         return Statistics(None, None, None, None, zeros, not_finite)
     return Statistics(minimum, limit, mean, float(np.sqrt(squares / total)), zeros, not_finite)
@@ -120,9 +121,9 @@ def difference(a: Any, b: Any, dtype: DType) -> Difference | None:
 
 
 def _pieces(a: Any, b: Any) -> Iterator[tuple[Array, Array]]:
-    flat, other = _flat(a), _flat(b)
-    for start in range(0, flat.size, _PIECE):
-        yield flat[start : start + _PIECE], other[start : start + _PIECE]
+    flat_a, flat_b = _flat(a), _flat(b)
+    for start in range(0, flat_a.size, _PIECE):
+        yield flat_a[start : start + _PIECE], flat_b[start : start + _PIECE]
 
 
 def _unequal(a: Array, b: Array) -> Array:

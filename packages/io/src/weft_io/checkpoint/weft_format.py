@@ -45,21 +45,21 @@ class WeftFormat:
     def checks(self, prefix: str, index: Index) -> Iterator[PartCheck]:
         """Read everything, shard by shard, and compare the checksums."""
         for number, shard in enumerate(index.shards):
-            left = [
+            pending = [
                 (name, entry.dtype, part)
                 for name, entry in index.tensors.items()
                 for part in entry.parts
                 if part.shard == number
             ]
-            left.sort(key=lambda request: -request[2].begin)
-            names = list(dict.fromkeys([name for name, _, _ in reversed(left)]))
+            pending.sort(key=lambda request: -request[2].begin)
+            names = list(dict.fromkeys([name for name, _, _ in reversed(pending)]))
             try:
                 with (
                     convert_os_errors("reading", prefix),
                     open_shard_file(prefix, shard, names) as reader,
                 ):
-                    while left:
-                        name, dtype, part = left.pop()
+                    while pending:
+                        name, dtype, part = pending.pop()
                         size, error = part.end - part.begin, None
                         try:
                             reader.read(name, dtype, part, np.empty)
@@ -67,7 +67,7 @@ class WeftFormat:
                             error = cause
                         yield PartCheck(name, size, error)
             except errors.OpError as error:  # nothing more of this file can be read
-                for name, _, part in reversed(left):
+                for name, _, part in reversed(pending):
                     yield PartCheck(name, part.end - part.begin, error)
                 if not names:
                     yield PartCheck("", 0, error)

@@ -128,12 +128,12 @@ def _draw(frame: _Frame, canvas: Array) -> None:
     index = np.asarray(image)
     rows = slice(frame.top, min(frame.top + frame.height, canvas.shape[0]))
     columns = slice(frame.left, min(frame.left + frame.width, canvas.shape[1]))
-    inside = canvas[rows, columns]
-    index = index[: inside.shape[0], : inside.shape[1]]
+    covered = canvas[rows, columns]
+    index = index[: covered.shape[0], : covered.shape[1]]
     is_opaque = np.ones(index.shape, bool) if frame.clear is None else index != frame.clear
     if (index[is_opaque] >= len(frame.colors)).any():
         raise errors.InvalidArgumentError(
             f"a pixel of the GIF image has color {int(index[is_opaque].max())} of "
             f"{len(frame.colors)}"
         )
-    inside[is_opaque] = frame.colors[index[is_opaque]]
+    covered[is_opaque] = frame.colors[index[is_opaque]]

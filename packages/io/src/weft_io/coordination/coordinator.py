@@ -197,8 +197,8 @@ def _wait(
     end = None if limit is None else time.monotonic() + limit
     seconds = _FIRST_PAUSE
     while any([thread.is_alive() for thread in threads]):
-        left = seconds if end is None else min(seconds, end - time.monotonic())
-        if left <= 0 or pause(left):
+        remaining_seconds = seconds if end is None else min(seconds, end - time.monotonic())
+        if remaining_seconds <= 0 or pause(remaining_seconds):
             return
         seconds = min(2 * seconds, _LONGEST_PAUSE)
 

@@ -98,10 +98,10 @@ class CriticalSection:
             raise errors.InvalidTypeError(f"fn must be callable, got {fn!r}")
         with name_scope(name, "critical_section_execute", []):
             lock = resource_state.mutex_acquire(self._handle)
-            before = len(self._graph.nodes)
+            num_before = len(self._graph.nodes)
             with control_dependencies([lock]):
                 built = fn()
-            body = self._graph.nodes[before:]
+            body = self._graph.nodes[num_before:]
             self._wait_for_outer_inputs(lock.op, body)
             resources = _resources_of(body)
             self._check_resources(resources, exclusive_resource_access)
@@ -117,12 +117,12 @@ class CriticalSection:
 
     def _wait_for_outer_inputs(self, lock: Node, body: Sequence[Node]) -> None:
         """Make the lock wait for all inputs of the body from outside."""
-        inside = {lock, *body}
+        own_nodes = {lock, *body}
         outside = dict.fromkeys(
             producer
             for node in body
             for producer in (*[source.node for source in node.inputs], *node.controls)
-            if producer not in inside
+            if producer not in own_nodes
         )
         controls = dict.fromkeys([*lock.controls, *outside])
         controls.pop(self._handle.op, None)
@@ -135,14 +135,15 @@ class CriticalSection:
                 "The function fn attempts to directly access the CriticalSection in which it would "
                 "be running.  This is illegal and would cause deadlocks."
             )
-        for other in self._graph.get_collection(CRITICAL_SECTION_EXECUTIONS):
-            if other.handle is self._handle or not (exclusive or other.exclusive):
+        for execution in self._graph.get_collection(CRITICAL_SECTION_EXECUTIONS):
+            if execution.handle is self._handle or not (exclusive or execution.exclusive):
                 continue
-            shared = own_resources.intersection(other.resources)
+            shared = own_resources.intersection(execution.resources)
             if shared:
                 names = ", ".join(sorted(output.name for output in shared))
                 raise errors.InvalidArgumentError(
-                    f"this would access resources that the critical section of {other.op.name!r} "
+                    f"this would access resources that the critical section of "
+                    f"{execution.op.name!r} "
                     f"uses as well: {names}.  Did you mean to use exclusive_resource_access=False?"
                 )
 

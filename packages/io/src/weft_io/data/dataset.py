@@ -430,8 +430,8 @@ class Dataset(Batching["Dataset"], MapMethods["Dataset"]):
         """
         self._check_dense("window", but=(SparseTensor, RaggedTensor, specs.DatasetBase))
         if contains_variant(self._element):
-            inside = pack_elements(self).window(size, shift, stride, drop_remainder)
-            windows: Dataset = unpack_windows(inside, self._element)
+            packed_windows = pack_elements(self).window(size, shift, stride, drop_remainder)
+            windows: Dataset = unpack_windows(packed_windows, self._element)
             return windows
         numbers = [
             int64(value, label, 1)
@@ -465,7 +465,7 @@ class _OpaqueSpec:
 
 
 def _release(structure: Any) -> Any:
-    return nest.map_structure(lambda held: held.form, structure)
+    return nest.map_structure(lambda element: element.form, structure)
 
 
 def _bounds(*values: Any) -> list[Output]:

@@ -31,5 +31,5 @@ def from_list(elements: Sequence[Any], name: str | None = None) -> Dataset:
         raise errors.InvalidArgumentError(
             "from_list requires at least one element, which determines the types"
         )
-    parts = nest.map_structure(lambda *same: stack(list(same)), *elements)
+    parts = nest.map_structure(lambda *leaves: stack(list(leaves)), *elements)
     return Dataset.from_tensor_slices(parts)

@@ -293,10 +293,10 @@ def make_batched_features_dataset(
             f"The `label_key` provided ({label_key!r}) must be one of the `features` keys: "
             f"{sorted(features)}"
         )
-    more = list(reader_args or ())
+    extra_args = list(reader_args or ())
     files = Dataset.list_files(file_pattern, shuffle=shuffle, seed=shuffle_seed)
     records = files.apply(
-        parallel_interleave(lambda name: reader(name, *more), cycle_length=reader_num_threads)
+        parallel_interleave(lambda name: reader(name, *extra_args), cycle_length=reader_num_threads)
     )
     if isinstance(records._element, tuple):
         records = records.map(lambda _, record: record)

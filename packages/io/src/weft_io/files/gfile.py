@@ -310,8 +310,8 @@ def rename(src: PathLike, dst: PathLike, overwrite: bool = False) -> None:
     source, target = as_path(src), as_path(dst)
     result = stat(source)
     _check_can_write(target, overwrite)
-    (fs, inner), (other, target_path) = locate(source), locate(target)
-    if fs == other:
+    (fs, inner), (target_fs, target_path) = locate(source), locate(target)
+    if fs == target_fs:
         with convert_os_errors("renaming", source):
             fs.rename(inner, target_path)
         return
@@ -345,12 +345,12 @@ def copy(src: PathLike, dst: PathLike, overwrite: bool = False) -> None:
     with convert_os_errors("copying", source):
         if result.is_directory:
             raise IsADirectoryError(f"{source} is a directory")
-    (fs, inner), (other, target_path) = locate(source), locate(target)
+    (fs, inner), (target_fs, target_path) = locate(source), locate(target)
     with convert_os_errors(f"copying {source} to", target):
-        if fs == other:
+        if fs == target_fs:
             fs.copy(inner, target_path)
             return
-        with fs.open(inner, "rb") as reading, other.open(target_path, "wb") as writing:
+        with fs.open(inner, "rb") as reading, target_fs.open(target_path, "wb") as writing:
             shutil.copyfileobj(reading, writing, _CHUNK)
 
 

@@ -265,17 +265,17 @@ class RemoteStorage:
             self.put(path, data)
             return
         directory, _, base = path.rpartition("/")
-        aside = join(directory, temporary_name(base))
-        _own[aside] = True
+        temporary_path = join(directory, temporary_name(base))
+        _own[temporary_path] = True
         try:
-            self.put(aside, data)
-            self._fs.mv(self._inner(aside), self._inner(path))
-            _own.pop(aside)
+            self.put(temporary_path, data)
+            self._fs.mv(self._inner(temporary_path), self._inner(path))
+            _own.pop(temporary_path)
         except BaseException:  # because no object may be left behind after any failure
-            _own[aside] = False
+            _own[temporary_path] = False
             with suppress(OSError):  # then the next save removes it
-                self.remove(aside)
-                _own.pop(aside)
+                self.remove(temporary_path)
+                _own.pop(temporary_path)
             raise
 
     @_convert_store_errors

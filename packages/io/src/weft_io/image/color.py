@@ -162,8 +162,8 @@ def grayscale_to_rgb(images: Any, name: str | None = None) -> Output:
             )
         if value.dims is not None:
             return tile(value, [*[1] * (len(value.dims) - 1), 3], name=scope)
-        ones = out("Fill", [expand_dims(rank(value) - 1, 0), 1])
-        return tile(value, concat([ones, [3]], 0), name=scope)
+        unit_multiples = out("Fill", [expand_dims(rank(value) - 1, 0), 1])
+        return tile(value, concat([unit_multiples, [3]], 0), name=scope)
 
 
 def rgb_to_yiq(images: Any) -> Output:

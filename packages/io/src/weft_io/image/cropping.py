@@ -85,12 +85,12 @@ def pad_to_bounding_box(
         rows: list[Any] = [[0, 0] for _ in range(count)]
         offsets, targets = [offset_height, offset_width], [target_height, target_width]
         for axis in (0, 1):
-            before = _check_minimum(offsets[axis], 0, "an offset of an image")
-            used_size = _sum(before, size_of(value, axis - 3))
-            after = _check_minimum(
+            leading = _check_minimum(offsets[axis], 0, "an offset of an image")
+            used_size = _sum(leading, size_of(value, axis - 3))
+            trailing = _check_minimum(
                 _difference(targets[axis], used_size), 0, "the padding after an image"
             )
-            rows[count - 3 + axis] = [before, after]
+            rows[count - 3 + axis] = [leading, trailing]
         paddings = stack([_vector(row) for row in rows])
         if all(_is_number(n) for row in rows for n in row):
             paddings = convert_to_tensor(np.array(rows, np.int32))

@@ -51,11 +51,15 @@ def _pair(a: Any, b: Any, max_val: Any) -> tuple[Output, Output, Output]:
         raise errors.InvalidTypeError(
             f"images must be of one type, got {first.dtype.name} and {second.dtype.name}"
         )
-    dims, other = first.dims, second.dims
-    if dims is not None and other is not None and not compatible_dims(dims[-3:], other[-3:]):
+    first_dims, second_dims = first.dims, second.dims
+    if (
+        first_dims is not None
+        and second_dims is not None
+        and not compatible_dims(first_dims[-3:], second_dims[-3:])
+    ):
         raise errors.InvalidArgumentError(
             "images must have equal heights, widths and channels, got shapes "
-            f"{format_dims(dims)} and {format_dims(other)}"
+            f"{format_dims(first_dims)} and {format_dims(second_dims)}"
         )
     largest = convert_to_tensor(max_val, first.dtype.base_dtype, name="max_val")
     low, high, limit = [
@@ -194,8 +198,8 @@ def _per_channel(
     mean_x, mean_y = window(x), window(y)
     product, squares = mean_x * mean_y * 2, mean_x * mean_x + mean_y * mean_y
     luminance = (product + low) / (squares + low)
-    products, apart = window(x * y) * 2, window(x * x + y * y)
-    contrast = (products - product + high) / (apart - squares + high)
+    products, squared_sum = window(x * y) * 2, window(x * x + y * y)
+    contrast = (products - product + high) / (squared_sum - squares + high)
     return reduce_mean(luminance * contrast, [-3, -2]), reduce_mean(contrast, [-3, -2])
 
 
@@ -204,8 +208,8 @@ def _halve(images: Output) -> Output:
     sizes = shape(images)
     flat = reshape(images, concat([[-1], sizes[-3:]], 0))
     parity = out("FloorMod", [sizes[-3:-1], 2])
-    after = concat([[0], parity, [0]], 0)
-    even = pad(flat, stack([out("ZerosLike", [after]), after], 1), "SYMMETRIC")
+    odd_padding = concat([[0], parity, [0]], 0)
+    even = pad(flat, stack([out("ZerosLike", [odd_padding]), odd_padding], 1), "SYMMETRIC")
     new_value = avg_pool(even, [1, 2, 2, 1], [1, 2, 2, 1], "VALID")
     result = reshape(new_value, concat([sizes[:-3], shape(new_value)[1:]], 0))
     dims = images.dims
@@ -232,10 +236,10 @@ def total_variation(images: Any, name: str | None = None) -> Output:
     """
     with name_scope(name, "total_variation", [images]) as scope:
         value = convert_images(images)
-        down = value[..., 1:, :, :] - value[..., :-1, :, :]
-        across = value[..., 1:, :] - value[..., :-1, :]
+        vertical = value[..., 1:, :, :] - value[..., :-1, :, :]
+        horizontal = value[..., 1:, :] - value[..., :-1, :]
         axes = [-3, -2, -1]
-        parts = [reduce_sum(abs(down), axes), reduce_sum(abs(across), axes)]
+        parts = [reduce_sum(abs(vertical), axes), reduce_sum(abs(horizontal), axes)]
         return out("AddV2", parts, name=scope)
 
 

@@ -565,8 +565,8 @@ def _check_sources(sources: Sequence[Tensors]) -> Sequence[Tensors]:
 
 def _types(components: Sequence[Sequence[Output]]) -> list[Any]:
     types = [output.dtype.base_dtype for output in components[0]]
-    for other in components[1:]:
-        actual = [output.dtype.base_dtype for output in other]
+    for component in components[1:]:
+        actual = [output.dtype.base_dtype for output in component]
         if actual != types:
             raise errors.InvalidTypeError(
                 f"Expected types to be consistent: {[t.name for t in types]} vs. "

@@ -222,8 +222,8 @@ def _fill_buckets(
 
 
 def _check_range(output: Output, count: int) -> Node:
-    inside = comparison.logical_and(output >= 0, output < count)
-    return control.Assert(inside, [f"which_bucket must be in [0, {count}), got", output])
+    in_range = comparison.logical_and(output >= 0, output < count)
+    return control.Assert(in_range, [f"which_bucket must be in [0, {count}), got", output])
 
 
 def _collect(

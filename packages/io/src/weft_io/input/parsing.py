@@ -170,10 +170,10 @@ class _Plan:
 
     def check(self) -> None:
         """Check that no feature is both sparse and dense."""
-        both = sorted(set(self.sparse) & set(self.dense))
-        if both:
+        common = sorted(set(self.sparse) & set(self.dense))
+        if common:
             raise errors.InvalidArgumentError(
-                f"Dense and sparse keys must not intersect; intersection: {both}"
+                f"Dense and sparse keys must not intersect; intersection: {common}"
             )
 
 

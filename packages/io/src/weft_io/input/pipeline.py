@@ -286,9 +286,9 @@ def slice_input_producer(
       >>> image.shape, label.shape
       (TensorShape([Dimension(2)]), TensorShape([]))
     """
-    given = to_list(tensor_list, "tensor_list")
-    with name_scope(name, "input_producer", given):
-        tensors = [convert_to_tensor_or_indexed_slices(tensor) for tensor in given]
+    values = to_list(tensor_list, "tensor_list")
+    with name_scope(name, "input_producer", values):
+        tensors = [convert_to_tensor_or_indexed_slices(tensor) for tensor in values]
         if not tensors:
             raise errors.InvalidArgumentError(
                 "Expected at least one tensor in slice_input_producer()."

@@ -183,10 +183,10 @@ class EagerCall:
         """Return the results of the function: tensors of the call, or arrays."""
         if result is None and not self.outputs:
             return []
-        several = isinstance(result, list | builtins.tuple)
-        if several and len(self.outputs) == 1 and len(result) != 1:
-            several = False
-        values = list(result) if several else [result]
+        is_sequence = isinstance(result, list | builtins.tuple)
+        if is_sequence and len(self.outputs) == 1 and len(result) != 1:
+            is_sequence = False
+        values = list(result) if is_sequence else [result]
         if result is None or len(values) != len(self.outputs):
             text = "None" if result is None else f"{len(values)} values"
             raise errors.InvalidArgumentError(
@@ -277,11 +277,11 @@ def py_function(
       >>> wf.Session().run([y, wf.gradients(y, x)[0]])
       [np.float32(2.0), np.float32(0.25)]
     """
-    several = isinstance(Tout, list | builtins.tuple)
-    types = [dtypes.as_dtype(t) for t in (Tout if several else [Tout])]
+    is_sequence = isinstance(Tout, list | builtins.tuple)
+    types = [dtypes.as_dtype(t) for t in (Tout if is_sequence else [Tout])]
     values = [convert_to_tensor(value) for value in inp]
     result = _call(func, values, types, name)
-    return result if several or not types else result[0]
+    return result if is_sequence or not types else result[0]
 
 
 def _call(

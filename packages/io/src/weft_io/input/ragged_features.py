@@ -253,8 +253,8 @@ def _cut(
 
 def _cut_by_ids(ragged_tensor: RaggedTensor, ids: RaggedTensor, check: bool) -> RaggedTensor:
     counts = maximum(reduce_max(ids + 1, axis=1), 0)
-    before = repeat(cumsum(counts, exclusive=True), ids.row_lengths())
+    row_offsets = repeat(cumsum(counts, exclusive=True), ids.row_lengths())
     rows = RaggedTensor.from_value_rowids(
-        ragged_tensor.values, ids.values + before, reduce_sum(counts), validate=check
+        ragged_tensor.values, ids.values + row_offsets, reduce_sum(counts), validate=check
     )
     return RaggedTensor.from_row_lengths(rows, counts, validate=check)

@@ -226,11 +226,11 @@ class FixedLengthRecordReader(ReaderBase):
         encoding: str | None = None,
     ) -> None:
         length = check_integer(record_bytes, "record_bytes", 1)
-        before = check_integer(0 if header_bytes is None else header_bytes, "header_bytes", 0)
-        after = check_integer(0 if footer_bytes is None else footer_bytes, "footer_bytes", 0)
+        header = check_integer(0 if header_bytes is None else header_bytes, "header_bytes", 0)
+        footer = check_integer(0 if footer_bytes is None else footer_bytes, "footer_bytes", 0)
         hop = check_integer(0 if hop_bytes is None else hop_bytes, "hop_bytes", 0)
         handle = ops.fixed_length_record_reader(
-            length, before, after, hop, encoding or "", name=name
+            length, header, footer, hop, encoding or "", name=name
         )
         super().__init__(handle, supports_serialize=True)
 

@@ -38,11 +38,11 @@ def as_rows(tensors: Sequence[Tensor]) -> list[Tensor]:
 def _sparse_row(tensor: SparseTensor) -> SparseTensor:
     count = shapes.shape(tensor.indices, out_type=dtypes.int64)[:1]
     zeros = array.fill(join.concat([count, [1]], 0), array.zeros([], dtypes.int64))
-    one = array.ones([1], dtypes.int64)
+    row_count = array.ones([1], dtypes.int64)
     return SparseTensor(
         join.concat([zeros, tensor.indices], 1),
         tensor.values,
-        join.concat([one, tensor.dense_shape], 0),
+        join.concat([row_count, tensor.dense_shape], 0),
     )
 
 

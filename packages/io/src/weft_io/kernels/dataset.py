@@ -112,11 +112,13 @@ def _fixed_length_records(node: Node, device: Device) -> KernelFunction:
         ):
             if size < minimum:
                 raise errors.InvalidArgumentError(f"{label}_bytes must be >= {minimum}, got {size}")
-        before, length, after = sizes
+        header_bytes, length, footer_bytes = sizes
         return files.RecordsSource(
             "FixedLengthRecord",
             _paths(names),
-            lambda path, offset: FixedLengthSource(path, length, before, after, 0, kind, offset),
+            lambda path, offset: FixedLengthSource(
+                path, length, header_bytes, footer_bytes, 0, kind, offset
+            ),
         )
 
     return run

@@ -157,14 +157,16 @@ def _csv(node: Node, device: Device) -> KernelFunction:
             raise errors.InvalidArgumentError(
                 f"select_cols must be non-negative and strictly increasing, got {selected}"
             )
-        between = np.asarray(delimiter).item()
-        if len(between) != 1:
-            raise errors.InvalidArgumentError(f"field_delim should be only 1 char, got {between!r}")
+        separator = np.asarray(delimiter).item()
+        if len(separator) != 1:
+            raise errors.InvalidArgumentError(
+                f"field_delim should be only 1 char, got {separator!r}"
+            )
         paths = [
             path.decode("utf-8", "surrogateescape") for path in np.asarray(names).ravel().tolist()
         ]
         missing = np.asarray(na_value).item()
-        decoder = CsvDecoder(types, between, bool(quotes), missing, selected, blank=True)
+        decoder = CsvDecoder(types, separator, bool(quotes), missing, selected, blank=True)
         kind = TFRecordOptions.get_compression_type_string(text(compression))
         values = [_default(np.asarray(default)) for default in defaults]
         return tabular.CsvSource(paths, kind, bool(header), decoder, values)

@@ -44,16 +44,16 @@ class _Axis:
 
     def of(self, boxes: slice) -> _Axis:
         """Return the axis of the selected boxes."""
-        inside, low, high = self.inside[boxes], self.low[boxes], self.high[boxes]
-        return _Axis(inside, low, high, self.part[boxes], self.slope)
+        is_inside, low, high = self.inside[boxes], self.low[boxes], self.high[boxes]
+        return _Axis(is_inside, low, high, self.part[boxes], self.slope)
 
     def weights(self, box: int) -> tuple[slice, Array]:
         """Return the pixels of a crop, and their weights, shape (positions, pixels)."""
-        inside = self.inside[box]
-        index, part = np.flatnonzero(inside), self.part[box][inside]
-        low, high = self.low[box][inside], self.high[box][inside]
+        is_inside = self.inside[box]
+        index, part = np.flatnonzero(is_inside), self.part[box][is_inside]
+        low, high = self.low[box][is_inside], self.high[box][is_inside]
         span = slice(int(low.min()), int(high.max()) + 1) if len(index) else slice(0, 0)
-        matrix = np.zeros((len(inside), span.stop - span.start), np.float32)
+        matrix = np.zeros((len(is_inside), span.stop - span.start), np.float32)
         matrix[index, low - span.start] = 1 - part
         matrix[index, high - span.start] += part
         return span, matrix
@@ -70,13 +70,13 @@ def _axis(start: Array, end: Array, size: int, count: int, nearest: bool) -> _Ax
         positions = (start * reach)[:, None] + np.arange(count, dtype=np.float32) * step[:, None]
     else:
         positions = (np.float32(0.5) * (start + end) * reach)[:, None]
-    inside = (positions >= 0) & (positions <= reach)
-    safe = np.where(inside, positions, np.float32(0))
+    is_inside = (positions >= 0) & (positions <= reach)
+    safe = np.where(is_inside, positions, np.float32(0))
     if nearest:
         safe = np.floor(safe + np.float32(0.5))
     low = np.floor(safe)
     high = np.ceil(safe)
-    return _Axis(inside, low.astype(np.int64), high.astype(np.int64), safe - low, slope * reach)
+    return _Axis(is_inside, low.astype(np.int64), high.astype(np.int64), safe - low, slope * reach)
 
 
 def _axes(
@@ -149,9 +149,9 @@ def _crop_and_resize(node: Node, device: Device) -> KernelFunction:
             parts = image, index[block], rows.of(block), columns.of(block)
             new_value = _nearest(*parts) if nearest else _blend(*parts)
             np.copyto(result[block], new_value)
-        inside = _inside_mask(rows, columns)
-        if not inside.all():
-            np.copyto(result, extrapolation_value, where=~inside)
+        is_inside = _inside_mask(rows, columns)
+        if not is_inside.all():
+            np.copyto(result, extrapolation_value, where=~is_inside)
         return result
 
     return run
@@ -165,11 +165,13 @@ def _blend(image: Array, index: Array, rows: _Axis, columns: _Axis) -> Array:
     top_left, top_right, bottom_left, bottom_right = _corners(image, index, rows, columns)
     # One for each channel, so that NumPy's inner loop is a row and not a pixel.
     depth = image.shape[3]
-    across = np.repeat(columns.part, depth, 1).reshape(len(index), 1, columns.part.shape[1], depth)
+    column_part = np.repeat(columns.part, depth, 1).reshape(
+        len(index), 1, columns.part.shape[1], depth
+    )
     down = rows.part[:, :, None, None]
     for left, right in ((top_left, top_right), (bottom_left, bottom_right)):
         right -= left
-        right *= across
+        right *= column_part
         right += left
     bottom_right -= top_right
     bottom_right *= down
@@ -187,12 +189,12 @@ For larger crops, matrix products are faster.
 def _add_corners(total: Array, grads: Array, index: Array, rows: _Axis, columns: _Axis) -> None:
     """Add the gradients of all crops to the four neighbours of their positions."""
     live = np.where(_inside_mask(rows, columns), grads, np.float32(0))
-    down, across = rows.part[:, :, None, None], columns.part[:, None, :, None]
+    row_part, column_part = rows.part[:, :, None, None], columns.part[:, None, :, None]
     flat, depth = total.reshape(-1), total.shape[3]
     channels = np.arange(depth)
-    for y, tall in ((rows.low, 1 - down), (rows.high, down)):
+    for y, tall in ((rows.low, 1 - row_part), (rows.high, row_part)):
         part = live * tall
-        for x, wide in ((columns.low, 1 - across), (columns.high, across)):
+        for x, wide in ((columns.low, 1 - column_part), (columns.high, column_part)):
             indices = _flat(index, y, x, total.shape)[..., None] * depth + channels
             np.add.at(flat, indices.reshape(-1), (part * wide).reshape(-1))
 
@@ -217,10 +219,10 @@ def _crop_grad_image(node: Node, device: Device) -> KernelFunction:
             _add_corners(total, grads, index, rows, columns)
             return as_exact(total, dtype, device)
         for box, number in enumerate(index.tolist()):
-            (up, by_row), (across, by_column) = rows.weights(box), columns.weights(box)
+            (row_span, by_row), (column_span, by_column) = rows.weights(box), columns.weights(box)
             tall = by_row.T @ grads[box].reshape(height, width * depth)
             tall = tall.reshape(len(tall), width, depth)
-            total[number, up, across] += np.matmul(by_column.T, tall)
+            total[number, row_span, column_span] += np.matmul(by_column.T, tall)
         return as_exact(total, dtype, device)
 
     return run
@@ -237,9 +239,11 @@ def _crop_grad_boxes(node: Node, device: Device) -> KernelFunction:
         rows, columns = _axes(boxes, index, image.shape, grads.shape[1:3], False)
         corners = _corners(image, index, rows, columns)
         top_left, top_right, bottom_left, bottom_right = corners
-        down, across = rows.part[:, :, None, None], columns.part[:, None, :, None]
-        by_y = (1 - across) * (bottom_left - top_left) + across * (bottom_right - top_right)
-        by_x = (1 - down) * (top_right - top_left) + down * (bottom_right - bottom_left)
+        row_part, column_part = rows.part[:, :, None, None], columns.part[:, None, :, None]
+        by_y = (1 - column_part) * (bottom_left - top_left) + column_part * (
+            bottom_right - top_right
+        )
+        by_x = (1 - row_part) * (top_right - top_left) + row_part * (bottom_right - bottom_left)
         live = np.where(_inside_mask(rows, columns), grads, np.float32(0))
         along_y = (by_y * live).sum(axis=(2, 3), dtype=np.float32)
         along_x = (by_x * live).sum(axis=(1, 3), dtype=np.float32)
@@ -276,14 +280,14 @@ def _glimpse(node: Node, device: Device) -> KernelFunction:
         first = np.trunc(positions - np.array([height, width], np.float32) / 2).astype(np.int64)
         y = first[:, :1] + np.arange(height)
         x = first[:, 1:] + np.arange(width)
-        inside = ((y >= 0) & (y < images.shape[1]))[:, :, None]
-        inside = (inside & ((x >= 0) & (x < images.shape[2]))[:, None, :])[..., None]
+        is_inside = ((y >= 0) & (y < images.shape[1]))[:, :, None]
+        is_inside = (is_inside & ((x >= 0) & (x < images.shape[2]))[:, None, :])[..., None]
         y, x = np.clip(y, 0, images.shape[1] - 1), np.clip(x, 0, images.shape[2] - 1)
         batch = np.arange(len(images))[:, None, None]
         result = images[batch, y[:, :, None], x[:, None, :]]
-        if not inside.all():
+        if not is_inside.all():
             noise = stream.sample(_noise, images, result.shape, kind)
-            np.copyto(result, noise, where=~inside)
+            np.copyto(result, noise, where=~is_inside)
         return result
 
     return run
@@ -473,8 +477,8 @@ def _shows_enough(crops: Array, boxes: Array, height: int, width: int, minimum: 
     pixels = (boxes * np.array([height, width] * 2, np.float32)).astype(np.int64)
     top, left, tall, wide = [crops[:, i, None] for i in range(4)]
     down = np.minimum(top + tall, pixels[:, 2]) - np.maximum(top, pixels[:, 0])
-    across = np.minimum(left + wide, pixels[:, 3]) - np.maximum(left, pixels[:, 1])
-    areas = np.maximum(down, 0) * np.maximum(across, 0)
+    overlap_width = np.minimum(left + wide, pixels[:, 3]) - np.maximum(left, pixels[:, 1])
+    areas = np.maximum(down, 0) * np.maximum(overlap_width, 0)
     area = (pixels[:, 2] - pixels[:, 0]) * (pixels[:, 3] - pixels[:, 1])
-    enough: Array = ((area > 0) & (areas >= minimum * area)).any(1)
-    return enough
+    shows_enough: Array = ((area > 0) & (areas >= minimum * area)).any(1)
+    return shows_enough

@@ -145,8 +145,8 @@ def _decode_and_crop(node: Node, device: Device) -> KernelFunction:
             )
         image = jpeg.decode_jpeg(_contents(contents), channels, **options)
         top, left, height, width = crop_window.tolist()
-        inside = min(top, left) >= 0 and min(height, width) > 0
-        if not inside or top + height > image.shape[0] or left + width > image.shape[1]:
+        is_valid = min(top, left) >= 0 and min(height, width) > 0
+        if not is_valid or top + height > image.shape[0] or left + width > image.shape[1]:
             raise errors.InvalidArgumentError(
                 "crop_window must be [top, left, height, width] inside an image of "
                 f"{image.shape[0]} by {image.shape[1]}, got {crop_window.tolist()}"

@@ -51,10 +51,10 @@ def _taps_of(node: Node) -> TapsOf:
     """Return a function from sizes to interpolation weights along an axis, or None."""
     align: bool = node.attrs["align_corners"]
     if node.type == "ResizeArea":
-        return lambda before, after: area_taps(before, after, align)
+        return lambda in_size, out_size: area_taps(in_size, out_size, align)
     half: bool = node.attrs["half_pixel_centers"]
     taps = linear_taps if "Bilinear" in node.type else cubic_taps
-    return lambda before, after: taps(before, after, align, half)
+    return lambda in_size, out_size: taps(in_size, out_size, align, half)
 
 
 @kernel(
@@ -144,8 +144,8 @@ def _filters(node: Node, scale: Any, translation: Any) -> Callable[[int, int, in
     if not (scale > 0).all():
         raise errors.InvalidArgumentError(f"scale must be above 0, got {scale.tolist()}")
     factors, shifts = scale.tolist(), translation.tolist()
-    return lambda axis, before, after: filter_taps(
-        before, after, factors[axis], shifts[axis], kind, antialias
+    return lambda axis, in_size, out_size: filter_taps(
+        in_size, out_size, factors[axis], shifts[axis], kind, antialias
     )
 
 

@@ -33,27 +33,27 @@ def _overlap(array: Array, other_boxes: Array) -> Array:
     """Return the intersection over union of boxes that broadcast; 0 for empty boxes."""
     top, left, bottom, right, area = other_boxes
     down = np.minimum(array[2], bottom) - np.maximum(array[0], top)
-    across = np.minimum(array[3], right) - np.maximum(array[1], left)
-    shared = np.maximum(down, 0) * np.maximum(across, 0)
+    overlap_width = np.minimum(array[3], right) - np.maximum(array[1], left)
+    shared = np.maximum(down, 0) * np.maximum(overlap_width, 0)
     real = (area > 0) & (array[4] > 0)
     union = np.where(real, array[4] + area - shared, 1)
     result: Array = np.where(real, shared / union, 0)
     return result
 
 
-def _best_first(scores: Array, above: float) -> Array:
-    """Return the indices of boxes with scores over `above`, best first, in stable order."""
+def _best_first(scores: Array, score_threshold: float) -> Array:
+    """Return the indices of boxes with scores over the threshold, best first, in stable order."""
     order = np.argsort(-scores, kind="stable")
-    return order[scores[order] > above]
+    return order[scores[order] > score_threshold]
 
 
-def _select(boxes: Array, scores: Array, limit: int, iou: float, above: float) -> Array:
+def _select(boxes: Array, scores: Array, limit: int, iou: float, score_threshold: float) -> Array:
     """Select the boxes that overlap no better box by more than `iou`.
 
     Boxes are processed in blocks; each block is compared with the selected boxes and with itself.
     Boxes after the last selected one are not processed.
     """
-    order = _best_first(scores, above)
+    order = _best_first(scores, score_threshold)
     sides = _sides(boxes)[:, order]
     selected: list[int] = []
     for start in range(0, len(order) if limit else 0, _BLOCK):
@@ -70,23 +70,23 @@ def _select(boxes: Array, scores: Array, limit: int, iou: float, above: float) -
 
 
 def _select_softly(
-    boxes: Array, scores: Array, limit: int, above: float, sigma: float
+    boxes: Array, scores: Array, limit: int, score_threshold: float, sigma: float
 ) -> tuple[Array, Array]:
     """Select the best boxes, with scores reduced by the overlap with each better box (soft NMS)."""
-    left = _best_first(scores, above)
-    sides, scores = _sides(boxes)[:, left], scores[left].copy()
+    candidates = _best_first(scores, score_threshold)
+    sides, scores = _sides(boxes)[:, candidates], scores[candidates].copy()
     selected: list[int] = []
     final: list[float] = []
     factor = -0.5 / sigma
-    while len(left) and len(selected) < limit:
+    while len(candidates) and len(selected) < limit:
         index = int(np.argmax(scores))
-        selected.append(int(left[index]))
+        selected.append(int(candidates[index]))
         final.append(float(scores[index]))
         overlap = _overlap(sides[:, index], sides)
         scores = scores * np.exp(scores.dtype.type(factor) * overlap * overlap)
-        keep = scores > above
+        keep = scores > score_threshold
         keep[index] = False
-        left, sides, scores = left[keep], sides[:, keep], scores[keep]
+        candidates, sides, scores = candidates[keep], sides[:, keep], scores[keep]
     return np.array(selected, np.int32), np.array(final, scores.dtype)
 
 
@@ -125,10 +125,12 @@ def _suppress(node: Node, device: Device) -> KernelFunction:
     fixed, pad = node.attrs.get("iou_threshold"), node.attrs.get("pad_to_max_output_size")
     has_count = len(node.outputs) == 2
 
-    def run(boxes: Any, scores: Any, maximum: Any, iou: Any = None, above: Any = -np.inf) -> Any:
+    def run(
+        boxes: Any, scores: Any, maximum: Any, iou: Any = None, score_threshold: Any = -np.inf
+    ) -> Any:
         limit, threshold = _check(boxes, scores, maximum, fixed if iou is None else iou)
         wide = widen_value(boxes), widen_value(scores)
-        selected = _select(*wide, limit, threshold, float(above))
+        selected = _select(*wide, limit, threshold, float(score_threshold))
         count = np.int32(len(selected))
         result = _pad(selected, limit) if pad else selected
         return (result, count) if has_count else result
@@ -146,16 +148,18 @@ def _pad(values: Array, count: int) -> Array:
 def _suppress_softly(node: Node, device: Device) -> KernelFunction:
     pad, dtype = node.attrs["pad_to_max_output_size"], node.outputs[1].dtype.numpy
 
-    def run(boxes: Any, scores: Any, maximum: Any, iou: Any, above: Any, sigma: Any) -> Any:
+    def run(
+        boxes: Any, scores: Any, maximum: Any, iou: Any, score_threshold: Any, sigma: Any
+    ) -> Any:
         limit, threshold = _check(boxes, scores, maximum, iou)
         softness = float(sigma)
         if softness < 0:
             raise errors.InvalidArgumentError(f"soft_nms_sigma must be at least 0, got {softness}")
         wide = widen_value(boxes), widen_value(scores)
         if softness:
-            selected, final = _select_softly(*wide, limit, float(above), softness)
+            selected, final = _select_softly(*wide, limit, float(score_threshold), softness)
         else:
-            selected = _select(*wide, limit, threshold, float(above))
+            selected = _select(*wide, limit, threshold, float(score_threshold))
             final = scores[selected]
         count = np.int32(len(selected))
         if pad:
@@ -167,19 +171,19 @@ def _suppress_softly(node: Node, device: Device) -> KernelFunction:
 
 @kernel("NonMaxSuppressionWithOverlaps", heavy=True)
 def _suppress_overlaps(node: Node, device: Device) -> KernelFunction:
-    def run(overlaps: Any, scores: Any, maximum: Any, threshold: Any, above: Any) -> Any:
+    def run(overlaps: Any, scores: Any, maximum: Any, threshold: Any, score_threshold: Any) -> Any:
         if overlaps.shape != (*scores.shape, *scores.shape) or scores.ndim != 1:
             raise errors.InvalidArgumentError(
                 "overlaps must have shape [n, n] for scores of shape [n], got shapes "
                 f"{format_dims(overlaps.shape)} and {format_dims(scores.shape)}"
             )
         limit, largest = _limit(maximum), float(threshold)
-        left = _best_first(scores, float(above))
+        candidates = _best_first(scores, float(score_threshold))
         selected: list[int] = []
-        while len(left) and len(selected) < limit:
-            best, left = int(left[0]), left[1:]
+        while len(candidates) and len(selected) < limit:
+            best, candidates = int(candidates[0]), candidates[1:]
             selected.append(best)
-            left = left[overlaps[left, best] <= largest]
+            candidates = candidates[overlaps[candidates, best] <= largest]
         return np.array(selected, np.int32)
 
     return run
@@ -189,7 +193,9 @@ def _suppress_overlaps(node: Node, device: Device) -> KernelFunction:
 def _suppress_classes(node: Node, device: Device) -> KernelFunction:
     pad_per_class, clip = node.attrs["pad_per_class"], node.attrs["clip_boxes"]
 
-    def run(boxes: Any, scores: Any, per_class: Any, total: Any, iou: Any, above: Any) -> Any:
+    def run(
+        boxes: Any, scores: Any, per_class: Any, total: Any, iou: Any, score_threshold: Any
+    ) -> Any:
         item, limit, threshold = _limit(per_class), _limit(total), _threshold(iou)
         _check_classes(boxes, scores)
         batch, _, classes = scores.shape
@@ -197,7 +203,9 @@ def _suppress_classes(node: Node, device: Device) -> KernelFunction:
         result = np.zeros((batch, size, 6), np.float32)
         counts = np.zeros(batch, np.int32)
         for i in range(batch):
-            matches = _best_of_classes(boxes[i], scores[i], item, threshold, float(above))[:size]
+            matches = _best_of_classes(
+                boxes[i], scores[i], item, threshold, float(score_threshold)
+            )[:size]
             result[i, : len(matches)] = matches
             counts[i] = len(matches)
         coordinates = np.clip(result[:, :, :4], 0, 1) if clip else result[:, :, :4].copy()
@@ -215,13 +223,15 @@ def _check_classes(boxes: Array, scores: Array) -> None:
         )
 
 
-def _best_of_classes(boxes: Array, scores: Array, item: int, iou: float, above: float) -> Array:
+def _best_of_classes(
+    boxes: Array, scores: Array, item: int, iou: float, score_threshold: float
+) -> Array:
     """Return the selected boxes of all classes of one image, best first: box, score and class."""
     parts = []
     for number in range(scores.shape[1]):
         class_boxes = boxes[:, number if boxes.shape[1] > 1 else 0]
         score = scores[:, number]
-        selected = _select(class_boxes, score, item, iou, above)
+        selected = _select(class_boxes, score, item, iou, score_threshold)
         rows = np.empty((len(selected), 6), np.float32)
         rows[:, :4], rows[:, 4], rows[:, 5] = class_boxes[selected], score[selected], number
         parts.append(rows)

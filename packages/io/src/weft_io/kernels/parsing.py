@@ -303,33 +303,33 @@ def _decode_compressed(node: Node, device: Device) -> KernelFunction:
     limit = min(device.memory_limit or MAX_INFLATED, MAX_INFLATED)
 
     def run(x: Any) -> Any:
-        left = limit
+        remaining_bytes = limit
         strings = []
         for data in x.reshape(-1).tolist():
-            string = _inflate(data, bits, compression, left)
-            left -= len(string)
+            string = _inflate(data, bits, compression, remaining_bytes)
+            remaining_bytes -= len(string)
             strings.append(string)
         return to_strings(strings).reshape(x.shape)
 
     return run
 
 
-def _inflate(data: bytes, bits: int, compression: str, left: int) -> bytes:
+def _inflate(data: bytes, bits: int, compression: str, remaining_bytes: int) -> bytes:
     """Decompress data; consecutive compressed parts are concatenated.
 
     Args:
-      left: maximum number of bytes of the result.
+      remaining_bytes: maximum number of bytes of the result.
     """
     parts = []
     remaining = data
     while remaining:
         inflate = zlib.decompressobj(bits)
         try:
-            part = inflate.decompress(remaining, left + 1)
+            part = inflate.decompress(remaining, remaining_bytes + 1)
         except zlib.error as cause:
             raise _no_data(compression, len(data) - len(remaining), str(cause)) from cause
-        left -= len(part)
-        if left < 0:
+        remaining_bytes -= len(part)
+        if remaining_bytes < 0:
             raise errors.InvalidArgumentError(
                 f"the {compression} data of one tensor must have at most {MAX_INFLATED} bytes "
                 f"decompressedand fit in the memory of the device; the remaining {len(data)} "

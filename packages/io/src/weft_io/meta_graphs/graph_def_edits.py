@@ -89,8 +89,8 @@ def cut_scope(graph_def: proto.GraphDef, scope: str) -> list[str]:
     Returns: the sorted new names of inputs from outside.
     """
     unbound: set[str] = set()
-    inside = [node for node in graph_def.node if node.name.startswith(scope)]
-    for node in inside:
+    scope_nodes = [node for node in graph_def.node if node.name.startswith(scope)]
+    for node in scope_nodes:
         node.name = node.name.removeprefix(scope)
         node.input[:] = [_relative(name, scope, unbound) for name in node.input]
         if "_class" in node.attr:
@@ -98,7 +98,7 @@ def cut_scope(graph_def: proto.GraphDef, scope: str) -> list[str]:
         frame = node.attr["frame_name"].s if "frame_name" in node.attr else b""
         if frame.startswith(scope.encode()):
             node.attr["frame_name"].s = frame.removeprefix(scope.encode())
-    set_nodes(graph_def, inside)
+    set_nodes(graph_def, scope_nodes)
     return sorted(unbound)
 
 
@@ -113,9 +113,9 @@ def _relative(name: str, scope: str, unbound: set[str]) -> str:
 
 def _cut_colocation(attr: proto.AttrValue, scope: str) -> None:
     prefix = f"loc:@{scope}".encode()
-    inside = [b"loc:@" + s.removeprefix(prefix) for s in attr.list.s if s.startswith(prefix)]
+    scope_groups = [b"loc:@" + s.removeprefix(prefix) for s in attr.list.s if s.startswith(prefix)]
     attr.list.SetInParent()
-    attr.list.s[:] = inside
+    attr.list.s[:] = scope_groups
 
 
 # --------------------------------------------------------------------------- signatures

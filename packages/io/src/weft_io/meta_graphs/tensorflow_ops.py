@@ -52,8 +52,8 @@ class _Conditional:
         is_initialized = self._add("IsVariableInitialized", [self._variable], {"dtype": kind})
         switch = self._add("RefSwitch", [self._variable, is_initialized], {"T": kind})
         read = self._add("Identity", [f"{switch}:1"], {"T": kind})
-        other = self._add("Switch", [self._initial, is_initialized], {"T": kind})
-        return [other, read], kind
+        initial_branch = self._add("Switch", [self._initial, is_initialized], {"T": kind})
+        return [initial_branch, read], kind
 
     def add_resource_read(self) -> tuple[list[str], proto.AttrValue]:
         """Add the nodes that read a resource variable."""
@@ -62,8 +62,8 @@ class _Conditional:
         is_initialized = self._add("VarIsInitializedOp", [self._variable], {})
         switch = self._add("Switch", [self._variable, is_initialized], {"T": handle})
         read = self._add("ReadVariableOp", [f"{switch}:1"], {"dtype": kind})
-        other = self._add("Switch", [self._initial, is_initialized], {"T": kind})
-        return [other, read], kind
+        initial_branch = self._add("Switch", [self._initial, is_initialized], {"T": kind})
+        return [initial_branch, read], kind
 
     def _add(self, op: str, inputs: list[str], attrs: dict[str, proto.AttrValue]) -> str:
         name = f"{self._node.name}/{op}"

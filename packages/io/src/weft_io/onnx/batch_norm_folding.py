@@ -33,41 +33,45 @@ def fold_batch_normalizations(
     survey, rewrites = context.survey, context.rewrites
     inputs = {item.name for item in graph.input}
     for index in survey.positions["BatchNormalization"]:
-        after = graph.node[index]
-        conv_index = survey.producers.get(after.input[0]) if after.input else None
+        normalization = graph.node[index]
+        conv_index = survey.producers.get(normalization.input[0]) if normalization.input else None
         conv = None if conv_index is None else graph.node[conv_index]
-        if conv_index is None or conv is None or not _fits(conv, after, fixed):
+        if conv_index is None or conv is None or not _fits(conv, normalization, fixed):
             continue
-        names = [f"{after.output[0]}/{part}" for part in ("weights", "bias")]
+        names = [f"{normalization.output[0]}/{part}" for part in ("weights", "bias")]
         is_taken = any(n in survey.producers or n in fixed or n in inputs for n in names)
         if is_taken or survey.num_uses[conv.output[0]] != 1:
             continue
-        weights = _weights(conv, after, context.values, fixed)
+        weights = _weights(conv, normalization, context.values, fixed)
         if weights is None:
             continue
         fused = NodeProto()
         fused.CopyFrom(conv)
         del fused.input[:], fused.output[:]
         fused.input.extend([conv.input[0], *names])
-        fused.output.append(after.output[0])
+        fused.output.append(normalization.output[0])
         rewrites.weights.update(zip(names, weights, strict=True))
         rewrites.nodes[conv_index] = ()
         rewrites.nodes[index] = (fused,)
 
 
-def _fits(conv: NodeProto, after: NodeProto, fixed: Mapping[str, TensorProto]) -> bool:
+def _fits(conv: NodeProto, normalization: NodeProto, fixed: Mapping[str, TensorProto]) -> bool:
     """Return True for a constant batch normalization after a suitable convolution."""
-    if (conv.op_type, after.op_type) != ("Conv", "BatchNormalization"):
+    if (conv.op_type, normalization.op_type) != ("Conv", "BatchNormalization"):
         return False
-    if normalize_domain(conv.domain) or normalize_domain(after.domain) or len(after.input) != 5:
+    if (
+        normalize_domain(conv.domain)
+        or normalize_domain(normalization.domain)
+        or len(normalization.input) != 5
+    ):
         return False
     if len(conv.input) not in (2, 3) or len(conv.output) != 1:
         return False
-    if not after.output or any(after.output[1:]):
+    if not normalization.output or any(normalization.output[1:]):
         return False
-    if not all(_is_plain(item) for item in after.attribute):
+    if not all(_is_plain(item) for item in normalization.attribute):
         return False
-    weights = [fixed.get(name) for name in [*conv.input[1:], *after.input[1:]]]
+    weights = [fixed.get(name) for name in [*conv.input[1:], *normalization.input[1:]]]
     kinds = {None if item is None else item.data_type for item in weights}
     return len(kinds) == 1 and not kinds.isdisjoint(_TYPES)
 
@@ -83,15 +87,17 @@ def _is_plain(attribute: AttributeProto) -> bool:
 
 
 def _weights(
-    conv: NodeProto, after: NodeProto, values: Values, fixed: Mapping[str, TensorProto]
+    conv: NodeProto, normalization: NodeProto, values: Values, fixed: Mapping[str, TensorProto]
 ) -> tuple[Array, Array] | None:
     """Return the folded weights and bias; None if their shapes do not match."""
-    w, *vectors = (values.array(fixed[name]) for name in [*conv.input[1:], *after.input[1:]])
+    w, *vectors = (
+        values.array(fixed[name]) for name in [*conv.input[1:], *normalization.input[1:]]
+    )
     if any(item.shape != w.shape[:1] for item in vectors):
         return None
     scale, offset, mean, variance = vectors[-4:]
     bias = vectors[0] if len(vectors) > 4 else w.dtype.type(0)
-    epsilon = next((item.f for item in after.attribute if item.name == "epsilon"), 1e-5)
+    epsilon = next((item.f for item in normalization.attribute if item.name == "epsilon"), 1e-5)
     with np.errstate(all="ignore"):  # a division by 0 is infinite, as in a step
         factor = scale / np.sqrt(variance + w.dtype.type(epsilon))
         moved = offset + (bias - mean) * factor

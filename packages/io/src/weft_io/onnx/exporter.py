@@ -119,9 +119,9 @@ def export(
     inputs = _select_named(feeds, graph, "feeds")
     bound = arrays_by_tensor(values or {}, graph, inputs)
     inputs = {name: feed for name, feed in inputs.items() if feed not in bound}
-    if both := sorted(set(results) & set(inputs)):
+    if common := sorted(set(results) & set(inputs)):
         raise errors.InvalidArgumentError(
-            f"inputs and outputs must have different names, got {both} for both"
+            f"inputs and outputs must have different names, got {common} for both"
         )
     axes = _check_axes(dynamic_axes or {}, inputs)
     _check_metadata(metadata or {})

@@ -116,9 +116,9 @@ def body(
             f"{node.op_type} is not defined for these inputs; its definition may require known "
             f"shapes, got {shapes}"
         )
-    known = {item.name for item in function.attribute_proto}
+    declared_names = {item.name for item in function.attribute_proto}
     for name, item in schema.attributes.items():
-        if name not in known and item.default_value.name:
+        if name not in declared_names and item.default_value.name:
             function.attribute_proto.append(item.default_value)
     return function
 

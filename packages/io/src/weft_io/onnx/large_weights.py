@@ -104,8 +104,13 @@ def _replace(data: bytes | memoryview) -> tuple[bytes, dict[bytes, tuple[int, in
             continue
         word = key + len(ranges).to_bytes(4, "big")
         ranges[word] = raw[0].begin, raw[0].end
-        before, after = view[item.begin : raw[0].at], view[raw[0].end : item.end]
-        value: list[bytes | memoryview] = [before, _encode_tag(_RAW_DATA, len(word)), word, after]
+        leading, trailing = view[item.begin : raw[0].at], view[raw[0].end : item.end]
+        value: list[bytes | memoryview] = [
+            leading,
+            _encode_tag(_RAW_DATA, len(word)),
+            word,
+            trailing,
+        ]
         parts += [view[position : item.at], _encode_tag(_INITIALIZER, sum(map(len, value))), *value]
         position = item.end
     parts.append(view[position : graph.end])

@@ -205,8 +205,8 @@ class NodeExport:
         """Permute axes; the inverse permutation returns the original value."""
         order = tuple(int(axis) for axis in order)
         if value.untransposed is not None:
-            value, before = value.untransposed
-            order = tuple(before[axis] for axis in order)
+            value, previous_order = value.untransposed
+            order = tuple(previous_order[axis] for axis in order)
         if order == tuple(range(len(order))):
             return value
         if (value, order) not in self._body.transposed:
@@ -254,8 +254,10 @@ def _type_of(op: str, first: Value | None) -> DType:
 def _allowed_types(op: str, opset: int) -> tuple[list[frozenset[str]], list[frozenset[str]]]:
     """Return the types that ONNX permits for each input and output of an op."""
     schema = defs.get_schema(op, opset)
-    both = (schema.inputs, schema.outputs)
-    input_types, output_types = ([frozenset(item.types) for item in formal] for formal in both)
+    parameter_lists = (schema.inputs, schema.outputs)
+    input_types, output_types = (
+        [frozenset(item.types) for item in formal] for formal in parameter_lists
+    )
     return input_types, output_types
 
 

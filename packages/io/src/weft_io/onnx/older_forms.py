@@ -52,11 +52,11 @@ def to_older_form(
     Raises: UnimplementedError: an input is not a constant, so it cannot become an attribute.
     """
     result, attributes = list(inputs), {k: v for k, v in values.items() if v is not None}
-    since, name = _NEWER.get(op, (0, ""))
-    if opset < since:
+    since_version, name = _NEWER.get(op, (0, ""))
+    if opset < since_version:
         attributes.pop(name, None)
-    since, names = _ATTRIBUTES.get(op, (0, ()))
-    if opset < since:
+    since_version, names = _ATTRIBUTES.get(op, (0, ()))
+    if opset < since_version:
         for name, value in zip(names, result[1:], strict=False):
             if value is not None:
                 attributes[name] = _attribute(op, opset, name, value)
@@ -66,8 +66,8 @@ def to_older_form(
                 f"opset {opset} of ONNX does not support steps of slices"
             )
     if op == "Resize" and opset < 13:
-        nothing = Value(dtypes.float32, array=np.zeros(0, np.float32))
-        result = [nothing if item is None else item for item in result]
+        empty = Value(dtypes.float32, array=np.zeros(0, np.float32))
+        result = [empty if item is None else item for item in result]
     return result, attributes
 
 

@@ -220,12 +220,12 @@ class Operation:
 
     def cast_to_floats(self, x: Output, dtype: DType) -> Output:
         """Convert integers to a floating type that represents them exactly."""
-        known = self._scope.floats
-        if x in known:
-            return cast(known[x], dtype)
+        float_values = self._scope.floats
+        if x in float_values:
+            return cast(float_values[x], dtype)
         source = self._scope.axes.source(x)
-        if source is not None and source[0] in known:
-            return self.transposed(cast(known[source[0]], dtype), source[1])
+        if source is not None and source[0] in float_values:
+            return self.transposed(cast(float_values[source[0]], dtype), source[1])
         return cast(x, dtype)
 
     # ---------------------------------------------------------------------- attributes

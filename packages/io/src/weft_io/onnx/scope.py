@@ -44,18 +44,18 @@ class Scope:
     def __init__(
         self,
         context: ImportContext,
-        around: Scope | None,
+        outer: Scope | None,
         versions: Mapping[str, int],
         attributes: Mapping[str, Any] | None = None,
     ) -> None:
         self._context = context
-        self._around = around
+        self._around = outer
         self._versions = versions
         self._attributes = attributes or {}
         self._weights: dict[str, Any] = {}
         self._not_given: dict[str, NodeProto] = {}
         self.known: dict[str, Output | None] = {}
-        self.axes: Transpositions = Transpositions(None if around is None else around.axes)
+        self.axes: Transpositions = Transpositions(None if outer is None else outer.axes)
 
     # ------------------------------------------------------------------------- names
 
@@ -197,21 +197,21 @@ class Scope:
             functions.check_types(domain, node.op_type, version, attributes)
         all_attributes = {**functions.defaults(domain, node.op_type, version), **attributes}
         named = [index + 1 for index, name in enumerate(node.output) if name]
-        before = None
+        untransposed = None
         if is_elementwise(domain, node.op_type) and version >= _BROADCASTS:
-            before = self.axes.find_untransposed(inputs)
+            untransposed = self.axes.find_untransposed(inputs)
         operation = Operation(
             node.op_type,
             version,
-            inputs if before is None else before[0],
+            inputs if untransposed is None else untransposed[0],
             all_attributes,
             max(named, default=0),
             self,
         )
         result = rule(operation)
         results = [result] if isinstance(result, Output) else list(result)
-        if before is not None:
-            order = before[1]
+        if untransposed is not None:
+            order = untransposed[1]
             results = [
                 None if item is None else self.axes.transposed(item, order) for item in results
             ]

@@ -178,14 +178,14 @@ class Stacking:
         """Return all rows of an array, although the loop computed only a part of them."""
         filling = array.state.filling
         assert filling is not None
-        before = [export.add("Unsqueeze", item, export.ints([0])) for _, item in filling.writes]
+        first_rows = [export.add("Unsqueeze", item, export.ints([0])) for _, item in filling.writes]
         if array.step == -1:
             if is_loop:
                 bounds = (export.ints([item]) for item in (-1, -_FAR, 0, -1))
                 stack = export.add("Slice", stack, *bounds)
-            parts = [stack, *reversed(before)]
+            parts = [stack, *reversed(first_rows)]
         else:
-            parts = [*before, stack]
+            parts = [*first_rows, stack]
         if not array.full:
             parts.append(self._zeros_for_unwritten(export, filling, stack))
         return parts[0] if len(parts) == 1 else export.add("Concat", *parts, axis=0)
@@ -254,17 +254,17 @@ class Stacking:
         """Return the lowest counter of an iteration, and the highest plus 1."""
         assert self._turns is not None
         counter, *end = self._turns
-        (base, first), (other, last) = number(self._firsts[counter]), end
+        (base, first), (last_base, last) = number(self._firsts[counter]), end
         return (
-            ((other, last), (base, first + 1))
+            ((last_base, last), (base, first + 1))
             if self._backwards()
-            else ((base, first), (other, last))
+            else ((base, first), (last_base, last))
         )
 
     def _has_iterations(self) -> bool:
         """Return True if the trip count is known to be at least 1, as Scan requires."""
-        (base, first), (other, last) = self._range()
-        return base is None and other is None and first < last
+        (base, first), (last_base, last) = self._range()
+        return base is None and last_base is None and first < last
 
     def _rows(self, carried: Sequence[State]) -> list[ExportedNode]:
         """Return the nodes that read one row per iteration; empty if the loop cannot be a Scan."""
@@ -277,8 +277,8 @@ class Stacking:
         shapes: list[Dims] = [
             item.node.outputs[0].dims for item in carried
         ]  # a state of a Scan keeps its shape
-        (base, first), (other, last) = self._range()
-        if base is not None or first < 0 or (other is None and first >= last):
+        (base, first), (last_base, last) = self._range()
+        if base is not None or first < 0 or (last_base is None and first >= last):
             return []
         if not self._has_iterations():  # another node must define the shape of an empty result
             shapes += [item.dims for item in self._arrays]
@@ -296,8 +296,8 @@ class Stacking:
             return False
         if number(node.inputs[1]) != (self._turns[0], 0):
             return False
-        (base, count), (other, last) = size(rows, 0), self._range()[1]
-        return base == other and last <= count
+        (base, count), (last_base, last) = size(rows, 0), self._range()[1]
+        return base == last_base and last <= count
 
     def _take_rows_of(self, export: NodeExport, node: ExportedNode) -> Value:
         """Return the rows that the iterations read."""
@@ -329,11 +329,11 @@ def _skip_copies(value: Value) -> Value:
     return value
 
 
-def _merge_known_dims(dims: Dims, other: Dims) -> Dims:
+def _merge_known_dims(dims: Dims, other_dims: Dims) -> Dims:
     """Merge two partially known shapes of a value."""
-    if dims is None or other is None or len(dims) != len(other):
-        return other if dims is None else dims
-    return [b if a is None else a for a, b in zip(dims, other, strict=True)]
+    if dims is None or other_dims is None or len(dims) != len(other_dims):
+        return other_dims if dims is None else dims
+    return [b if a is None else a for a, b in zip(dims, other_dims, strict=True)]
 
 
 def _step(state: State) -> int:

@@ -22,14 +22,14 @@ def number(value: Value | None) -> Number:
     while value is not None and value.array is None and (node := value.producer) is not None:
         first = node.inputs[0] if node.inputs else None
         second = node.inputs[1] if len(node.inputs) > 1 else None
-        known = None if second is None else _constant_integer(second)
-        if node.op in ("Add", "Sub") and known is not None:
-            total += known if node.op == "Add" else -known
+        constant = None if second is None else _constant_integer(second)
+        if node.op in ("Add", "Sub") and constant is not None:
+            total += constant if node.op == "Add" else -constant
         elif node.op not in ("Identity", "Reshape", "Cast") or not _is_integer(first):
             break
         value = first
-    known = None if value is None else _constant_integer(value)
-    return (_key(value), total) if known is None else (None, total + known)
+    constant = None if value is None else _constant_integer(value)
+    return (_key(value), total) if constant is None else (None, total + constant)
 
 
 def _key(value: Value | None, depth: int = _DEEP) -> Any:
@@ -48,9 +48,9 @@ def _key(value: Value | None, depth: int = _DEEP) -> Any:
 def size(value: Value, axis: int) -> Number:
     """Return the length of an axis, in the form of `number`."""
     dims = value.dims if value.array is None else value.array.shape
-    known = None if dims is None else dims[axis]
-    if known is not None:
-        return None, known
+    known_size = None if dims is None else dims[axis]
+    if known_size is not None:
+        return None, known_size
     return _origin(value, axis), 0
 
 

@@ -28,8 +28,8 @@ class Transpositions:
       around: the transpositions of the enclosing graph, whose values the graph may use.
     """
 
-    def __init__(self, around: Transpositions | None = None) -> None:
-        self._around = around
+    def __init__(self, outer: Transpositions | None = None) -> None:
+        self._around = outer
         self._sources: dict[Output, tuple[Output, Order]] = {}
         self._made: dict[tuple[Output, Order], Output] = {}
         self._constants: dict[tuple[int, ...] | int, Output] = {}
@@ -54,9 +54,9 @@ class Transpositions:
 
     def transposed(self, x: Output, order: Sequence[int]) -> Output:
         """Permute axes; the inverse permutation returns the original value."""
-        order, before = tuple(order), self.source(x)
-        if before is not None:
-            x, order = before[0], tuple(before[1][axis] for axis in order)
+        order, source = tuple(order), self.source(x)
+        if source is not None:
+            x, order = source[0], tuple(source[1][axis] for axis in order)
         if order == tuple(range(len(order))):
             return x
         result = self._find_transposed(x, order)
@@ -73,8 +73,8 @@ class Transpositions:
 
         Returns: None if that would cost as much as it saves.
         """
-        known = (self.source(item) for item in values if item is not None)
-        order = next((item[1] for item in known if item is not None), None)
+        sources = (self.source(item) for item in values if item is not None)
+        order = next((item[1] for item in sources if item is not None), None)
         if order is None:
             return None
         result = [None if item is None else self._untranspose_one(item, order) for item in values]
@@ -82,9 +82,9 @@ class Transpositions:
         return None if lost else (result, order)
 
     def _untranspose_one(self, x: Output, order: Order) -> Output | None:
-        known = self.source(x)
-        if known is not None:
-            return known[0] if known[1] == order else None
+        source = self.source(x)
+        if source is not None:
+            return source[0] if source[1] == order else None
         dims = x.dims
         if dims is None or len(dims) > len(order):
             return None

@@ -105,10 +105,10 @@ class Values:
         folder = self._folder.resolve()
         try:
             path = (folder / location).resolve()
-            inside = bool(location) and path.is_relative_to(folder) and path.is_file()
+            is_valid = bool(location) and path.is_relative_to(folder) and path.is_file()
         except (OSError, ValueError):  # too long, or not a name at all
-            inside = False
-        if not inside:
+            is_valid = False
+        if not is_valid:
             raise errors.InvalidArgumentError(
                 f"{label} requires a file in the model's folder, got {location!r}"
             )

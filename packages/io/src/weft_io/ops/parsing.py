@@ -140,7 +140,7 @@ def _require_known(shape: Dims) -> tuple[int | None, ...]:
 
 def _list_shapes(node: NodeSpec) -> Sequence[Dims]:
     attrs = node.attrs
-    for label, like in (
+    for label, num_features in (
         ("context_sparse_types", attrs["Ncontext_sparse"]),
         ("Tcontext_dense", attrs["Ncontext_dense"]),
         ("context_dense_shapes", attrs["Ncontext_dense"]),
@@ -148,9 +148,9 @@ def _list_shapes(node: NodeSpec) -> Sequence[Dims]:
         ("feature_list_dense_types", attrs["Nfeature_list_dense"]),
         ("feature_list_dense_shapes", attrs["Nfeature_list_dense"]),
     ):
-        if len(attrs[label]) != like:
+        if len(attrs[label]) != num_features:
             raise errors.InvalidArgumentError(
-                f"{label} must have {like} entries, got {len(attrs[label])}"
+                f"{label} must have {num_features} entries, got {len(attrs[label])}"
             )
     shapes: Sequence[Dims] = attrs["feature_list_dense_shapes"]
     return shapes

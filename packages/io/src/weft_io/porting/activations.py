@@ -158,10 +158,10 @@ def compare_activations(
         raise errors.InvalidArgumentError(f'layout must be "NHWC" or "NCHW", got {layout!r}')
     values = {name: p.read() for name, p in read_parameters(recorded).items() if p.read}
     graph = session.graph
-    known = _recorded_values(graph, values, names or {})
-    feeds = _Feeds(session, known, layout)
+    recorded_values = _recorded_values(graph, values, names or {})
+    feeds = _Feeds(session, recorded_values, layout)
     matches = []
-    for tensor in list(known):
+    for tensor in list(recorded_values):
         accepted = tolerance.get(tensor.name) if isinstance(tolerance, Mapping) else tolerance
         match = feeds.compare(tensor, accepted, (ranges or {}).get(tensor.name))
         if match is not None:
@@ -178,7 +178,7 @@ def _recorded_values(
     graph: Graph, values: Mapping[str, Array], names: Mapping[str, str]
 ) -> dict[Output, _Recorded]:
     """Return the recorded values by tensor, in the order of the graph."""
-    theirs: dict[Output, str] = {}
+    names_by_tensor: dict[Output, str] = {}
     for ours, recorded in names.items():
         if recorded not in values:
             raise errors.NotFoundError(
@@ -186,12 +186,12 @@ def _recorded_values(
             )
         tensor = graph.as_graph_element(ours if ":" in ours else f"{ours}:0")
         assert isinstance(tensor, Output)
-        theirs[tensor] = recorded
+        names_by_tensor[tensor] = recorded
     result = {}
     for node in graph.nodes:
         for tensor in node.outputs:
             short = node.name if tensor.index == 0 else tensor.name
-            candidates = theirs.get(tensor), tensor.name, short
+            candidates = names_by_tensor.get(tensor), tensor.name, short
             name = next((n for n in candidates if n in values), None)
             if name is not None:
                 result[tensor] = _Recorded(name, np.asarray(values[name]))
@@ -207,10 +207,12 @@ def _recorded_values(
 class _Feeds:
     """Computes tensors from recorded values, in the axes' order of our graph."""
 
-    def __init__(self, session: Any, known: Mapping[Output, _Recorded], layout: str) -> None:
+    def __init__(
+        self, session: Any, recorded_values: Mapping[Output, _Recorded], layout: str
+    ) -> None:
         self._session = session
         self._layout = layout
-        self._recorded_values = known
+        self._recorded_values = recorded_values
         self._values: dict[Output, Array] = {}
 
     def compare(
@@ -220,10 +222,10 @@ class _Feeds:
 
         That is so for inputs, and for users of a recorded value whose shape does not fit.
         """
-        name, theirs = self._recorded_values[tensor]
+        name, recorded = self._recorded_values[tensor]
         cut, nodes = _cut(tensor, self._recorded_values)
         if not tensor.node.inputs or not all(feed in self._values for feed in cut):
-            value = theirs.transpose(_to_our_layout(theirs, tensor.dims, self._layout))
+            value = recorded.transpose(_to_our_layout(recorded, tensor.dims, self._layout))
             if tensor.shape.is_compatible_with(value.shape):
                 self._values[tensor] = value
             return None
@@ -234,30 +236,30 @@ class _Feeds:
         if accepted is None:
             terms = sum(_num_terms(node, self._values) for node in nodes)
             accepted = rounding_tolerance(ours.dtype, terms) * min(_MAX_DEPTH, len(nodes))
-        axes = _to_our_layout(theirs, ours.shape, self._layout)
-        value = theirs.transpose(axes)
+        axes = _to_our_layout(recorded, ours.shape, self._layout)
+        value = recorded.transpose(axes)
         difference = None
         if value.shape == ours.shape:
             difference = compare_arrays(ours, value)
             self._values[tensor] = value
-        order = () if axes == tuple(range(theirs.ndim)) else axes
+        order = () if axes == tuple(range(recorded.ndim)) else axes
         inputs = [self._recorded_values[feed].name for feed in cut]
-        return ActivationMatch(tensor, name, difference, theirs.shape, order, accepted, inputs)
+        return ActivationMatch(tensor, name, difference, recorded.shape, order, accepted, inputs)
 
 
-def _cut(tensor: Output, known: Mapping[Output, Any]) -> tuple[list[Output], list[Node]]:
+def _cut(tensor: Output, recorded_values: Mapping[Output, Any]) -> tuple[list[Output], list[Node]]:
     """Return the nearest recorded tensors before one, and the nodes between them and it."""
     feeds: dict[Output, None] = {}
-    seen = {tensor.node: None}
+    visited = {tensor.node: None}
     pending = [tensor.node]
     while pending:
         for source in pending.pop().inputs:
-            if source in known:
+            if source in recorded_values:
                 feeds[source] = None
-            elif source.node not in seen:
-                seen[source.node] = None
+            elif source.node not in visited:
+                visited[source.node] = None
                 pending.append(source.node)
-    return list(feeds), [node for node in seen if node.inputs]
+    return list(feeds), [node for node in visited if node.inputs]
 
 
 def _num_terms(node: Node, values: Mapping[Output, Array]) -> float:
@@ -265,10 +267,10 @@ def _num_terms(node: Node, values: Mapping[Output, Array]) -> float:
     shapes: list[tuple[int, ...]] = []
     for tensor in (*node.inputs, *node.outputs[:1]):
         dims = values[tensor].shape if tensor in values else tensor.dims
-        known = [size for size in dims or () if size is not None]
-        if dims is None or len(known) < len(dims):
+        known_sizes = [size for size in dims or () if size is not None]
+        if dims is None or len(known_sizes) < len(dims):
             return _UNKNOWN_TERMS
-        shapes.append(tuple(known))
+        shapes.append(tuple(known_sizes))
     *operands, result = shapes
     try:
         work = float(cost_of(node, operands, [result] * len(node.outputs)).flops)
@@ -277,28 +279,28 @@ def _num_terms(node: Node, values: Mapping[Output, Array]) -> float:
     return max(1.0, work / max(1, math.prod(result)))
 
 
-def _to_our_layout(theirs: Array, dims: Dims, layout: str) -> tuple[int, ...]:
+def _to_our_layout(recorded: Array, dims: Dims, layout: str) -> tuple[int, ...]:
     """Return the order of axes in which a recorded value has our layout.
 
     Args:
       dims: the shape of our value, with unknown dimensions.
     """
-    identity = tuple(range(theirs.ndim))
+    identity = tuple(range(recorded.ndim))
     channels_last = (*identity[:1], *identity[2:], *identity[1:2])
-    shape = tuple([theirs.shape[i] for i in channels_last])
+    shape = tuple([recorded.shape[i] for i in channels_last])
     return channels_last if layout == "NCHW" and compatible_dims(dims, shape) else identity
 
 
 def upstream(outputs: Sequence[Output]) -> list[Output]:
     """Return the outputs of all nodes that some tensors depend on, in the order of the graph."""
-    seen: set[Node] = set()
+    visited: set[Node] = set()
     pending = [output.node for output in outputs]
     while pending:
         node = pending.pop()
-        if node not in seen:
-            seen.add(node)
+        if node not in visited:
+            visited.add(node)
             pending += [source.node for source in node.inputs]
-    return [t for node in outputs[0].graph.nodes if node in seen for t in node.outputs]
+    return [t for node in outputs[0].graph.nodes if node in visited for t in node.outputs]
 
 
 def _downstream(graph: Graph, fed: set[Any]) -> list[Output]:

@@ -150,7 +150,11 @@ class BackendComparison(NamedTuple):
         shown = [result for result in self.results if result.status != SKIPPED]
         by_name = [{match.tensor.name: match for match in result.matches} for result in shown]
         rows = [
-            [tensor.name, tensor.node.type, *[_cell(found.get(tensor.name)) for found in by_name]]
+            [
+                tensor.name,
+                tensor.node.type,
+                *[_cell(matches.get(tensor.name)) for matches in by_name],
+            ]
             for tensor in self.tensors
         ]
         return ["tensor", "op", *[result.name for result in shown]], rows
@@ -257,17 +261,19 @@ def _compare_values(
 ) -> list[ActivationMatch]:
     """Compare recorded values; one that departs may have been computed from the alternatives."""
     tolerances, ranges = recording.tolerances, recording.ranges
-    found = compare_activations(reference, recorded, tolerance=tolerances, ranges=ranges)
-    if found.agrees or not recording.alternatives:
-        return list(found.matches)
+    comparison = compare_activations(reference, recorded, tolerance=tolerances, ranges=ranges)
+    if comparison.agrees or not recording.alternatives:
+        return list(comparison.matches)
     values = {**recorded, **recording.alternatives}
-    others = compare_activations(reference, values, tolerance=tolerances).matches
+    alternatives = compare_activations(reference, values, tolerance=tolerances).matches
     agreeing = {
         match.tensor: match
-        for match in others
+        for match in alternatives
         if match.agrees and match.tensor.name not in recording.alternatives
     }
-    return [match if match.agrees else agreeing.get(match.tensor, match) for match in found.matches]
+    return [
+        match if match.agrees else agreeing.get(match.tensor, match) for match in comparison.matches
+    ]
 
 
 def _compare_input(tensor: Output, recording: Recording, fed: Array) -> ActivationMatch:
@@ -415,7 +421,7 @@ def _unoptimized() -> proto.ConfigProto:
 
 @contextmanager
 def _environment(value: str | None) -> Iterator[None]:
-    before = os.environ.get("WEFT_JIT")
+    saved_value = os.environ.get("WEFT_JIT")
     try:
         if value is None:
             os.environ.pop("WEFT_JIT", None)
@@ -423,10 +429,10 @@ def _environment(value: str | None) -> Iterator[None]:
             os.environ["WEFT_JIT"] = value
         yield
     finally:
-        if before is None:
+        if saved_value is None:
             os.environ.pop("WEFT_JIT", None)
         else:
-            os.environ["WEFT_JIT"] = before
+            os.environ["WEFT_JIT"] = saved_value
 
 
 @contextmanager

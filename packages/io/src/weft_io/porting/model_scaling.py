@@ -75,11 +75,11 @@ class Deviation(NamedTuple):
     ratio: float
 
     def __str__(self) -> str:
-        where = f" of {self.scope}" if self.scope else ""
+        scope_text = f" of {self.scope}" if self.scope else ""
         low, high = self.expected
         small, large = self.sizes
         return (
-            f"{self.quantity}{where} from size {small} to {large}: × {self.ratio:.2f}, "
+            f"{self.quantity}{scope_text} from size {small} to {large}: × {self.ratio:.2f}, "
             f"expected × {low:.2f} to {high:.2f}"
         )
 
@@ -229,9 +229,9 @@ def _departures(
     if small.seconds >= _NOISE:
         check("time", "", large.seconds / small.seconds, 1.0, *work)
     for scope, (seconds, amount) in small.scopes.items():
-        after = large.scopes.get(scope)
-        if after is not None and seconds >= _NOISE and amount:
-            check("time", scope, after[0] / seconds, 1.0, _ratio(amount, after[1]))
+        large_scope = large.scopes.get(scope)
+        if large_scope is not None and seconds >= _NOISE and amount:
+            check("time", scope, large_scope[0] / seconds, 1.0, _ratio(amount, large_scope[1]))
     if small.peak_bytes >= _SMALL:
         parameters = _ratio(small.num_parameters, large.num_parameters)
         ratio = large.peak_bytes / small.peak_bytes

@@ -66,9 +66,10 @@ class NonFiniteError(errors.InvalidArgumentError):
         inputs: Sequence[ValueStatistics],
         outputs: Sequence[ValueStatistics],
     ) -> None:
-        when = "" if step is None else f" in step {step}"
+        step_text = "" if step is None else f" in step {step}"
         super().__init__(
-            f"{node.type} {node.name!r} made NaN or infinity{when} from finite inputs; no variable "
+            f"{node.type} {node.name!r} made NaN or infinity{step_text} from finite inputs; "
+            f"no variable "
             f"was updated\n{_table(inputs, outputs)}",
             op=node.type,
             node=node.name,
@@ -197,13 +198,13 @@ class NumericsGuard:
         feeds = dict(feed_dict or {})
         for source, variable in self._kept.items():
             feeds[source] = session.run(variable.value())
-        before, settings.check_numerics = settings.check_numerics, True
+        saved_setting, settings.check_numerics = settings.check_numerics, True
         try:
             for stage in self._stages:
                 session.run(stage, feeds)
         except errors.InvalidArgumentError as error:
-            found = _find_checked_node(session.graph, error)
-            if found is None:
+            checked_node = _find_checked_node(session.graph, error)
+            if checked_node is None:
                 return error
         else:
             return errors.InvalidArgumentError(
@@ -211,16 +212,16 @@ class NumericsGuard:
                 "it depends on random numbers or on state that changed since"
             )
         finally:
-            settings.check_numerics = before
-        inputs = [value for value in found.inputs if value.dtype.is_floating]
-        outputs = [value for value in found.outputs if value.dtype.is_floating]
+            settings.check_numerics = saved_setting
+        inputs = [value for value in checked_node.inputs if value.dtype.is_floating]
+        outputs = [value for value in checked_node.outputs if value.dtype.is_floating]
         values = session.run([*inputs, *outputs], feeds)
         rows = [
             _statistics(tensor.name, value)
             for tensor, value in zip((*inputs, *outputs), values, strict=True)
         ]
         step = None if self._global_step is None else int(session.run(self._global_step))
-        return NonFiniteError(found, step, rows[: len(inputs)], rows[len(inputs) :])
+        return NonFiniteError(checked_node, step, rows[: len(inputs)], rows[len(inputs) :])
 
     def _keep_inputs(self) -> list[Node]:
         """Return nodes that store the values that the gradients read from queues and datasets."""
@@ -252,15 +253,15 @@ def _replace(grad: Any, value: Output | None) -> Any:
 
 def _external_inputs(outputs: Sequence[Output]) -> list[Output]:
     """Return the outputs of nodes that a repetition would compute again: of queues and datasets."""
-    seen: set[Node] = set()
+    visited: set[Node] = set()
     result: dict[Output, None] = {}
     pending = [(output.node, output) for output in outputs]
     while pending:
         node, output = pending.pop()
         if node.traits.asynchronous or node.traits.host_code:
             result[output] = None
-        elif node not in seen:
-            seen.add(node)
+        elif node not in visited:
+            visited.add(node)
             pending += [(source.node, source) for source in node.inputs]
     return list(result)
 
@@ -275,11 +276,11 @@ def _statistics(name: str, value: Any) -> ValueStatistics:
     array = np.asarray(value)
     numbers = statistics(array, dtypes.as_dtype(array.dtype))
     nan = int(np.isnan(array).sum())
-    least, most, mean = (
+    minimum, maximum, mean = (
         float("nan") if number is None else float(number)
         for number in (numbers.least, numbers.most, numbers.mean)
     )
-    return ValueStatistics(name, array.shape, least, most, mean, nan, numbers.not_finite - nan)
+    return ValueStatistics(name, array.shape, minimum, maximum, mean, nan, numbers.not_finite - nan)
 
 
 def _table(inputs: Sequence[ValueStatistics], outputs: Sequence[ValueStatistics]) -> str:

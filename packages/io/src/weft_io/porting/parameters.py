@@ -168,18 +168,18 @@ def compare_parameters(
       extra
       missing
     """
-    left, right = read_parameters(ours, session), read_parameters(theirs)
-    pairs = _match(left, right, names or {}, rtol)
+    our_parameters, their_parameters = read_parameters(ours, session), read_parameters(theirs)
+    pairs = _match(our_parameters, their_parameters, names or {}, rtol)
     matched = set(pairs.values())
     rows = [
-        _compare(parameter, right[pairs[name]], rtol)
+        _compare(parameter, their_parameters[pairs[name]], rtol)
         if name in pairs
         else ParameterMatch(Status.EXTRA, parameter, None)
-        for name, parameter in left.items()
+        for name, parameter in our_parameters.items()
     ]
     rows += [
         ParameterMatch(Status.MISSING, None, parameter)
-        for name, parameter in right.items()
+        for name, parameter in their_parameters.items()
         if name not in matched
     ]
     return ParameterComparison(rows)
@@ -201,12 +201,12 @@ def _match(
                 pairs[name] = candidates.pop()
     pairs.update(_match_values(ours, theirs, pairs, rtol))
     shapes: dict[tuple[int, ...], tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
-    for side, parameters, done in ((0, ours, [*pairs]), (1, theirs, [*pairs.values()])):
-        for name in _find_unmatched(parameters, done):
+    for side, parameters, matched in ((0, ours, [*pairs]), (1, theirs, [*pairs.values()])):
+        for name in _find_unmatched(parameters, matched):
             shapes[tuple(sorted(parameters[name].shape))][side].append(name)
-    for left, right in shapes.values():
-        if len(left) == len(right):
-            pairs.update(zip(left, right, strict=True))
+    for our_names, their_names in shapes.values():
+        if len(our_names) == len(their_names):
+            pairs.update(zip(our_names, their_names, strict=True))
     return pairs
 
 
@@ -226,13 +226,13 @@ def _match_values(
     for name in _find_unmatched(ours, pairs):
         if ours[name].read is None:
             continue
-        own = _sums(ours[name])
-        for other, values in sums.items():
-            if not np.allclose(own, values, rtol=10 * rtol, atol=0.0):
+        our_sums = _sums(ours[name])
+        for their_name, values in sums.items():
+            if not np.allclose(our_sums, values, rtol=10 * rtol, atol=0.0):
                 continue
-            if _compare(ours[name], theirs[other], rtol).status in _MATCHING_STATUSES:
-                result[name] = other
-                del sums[other]
+            if _compare(ours[name], theirs[their_name], rtol).status in _MATCHING_STATUSES:
+                result[name] = their_name
+                del sums[their_name]
                 break
     return result
 
@@ -245,17 +245,17 @@ def _sums(parameter: Parameter) -> tuple[float, float, float]:
 
 
 def _check_names(ours: Parameters, theirs: Parameters, names: Mapping[str, str]) -> None:
-    for what, parameters, used in (("our", ours, names), ("their", theirs, names.values())):
+    for owner, parameters, used in (("our", ours, names), ("their", theirs, names.values())):
         lost = sorted(set(used) - set(parameters))
         if lost:
             raise errors.NotFoundError(
-                f"names has {', '.join(lost[:5])}, which {what} {len(parameters)} parameters lack"
+                f"names has {', '.join(lost[:5])}, which {owner} {len(parameters)} parameters lack"
             )
 
 
 def _find_unmatched(parameters: Parameters, matched: Any) -> list[str]:
-    done = set(matched)
-    return [name for name in parameters if name not in done]
+    matched_names = set(matched)
+    return [name for name in parameters if name not in matched_names]
 
 
 def _parts(name: str) -> list[str]:
@@ -288,9 +288,9 @@ def _compare(ours: Parameter, theirs: Parameter, rtol: float) -> ParameterMatch:
         if identity in orders:
             return ParameterMatch(Status.EQUAL, ours, theirs)
         return ParameterMatch(Status.TRANSPOSED, ours, theirs, orders[0])
-    left, right = _as_floats(ours.read()), _as_floats(theirs.read())
-    tolerance = rtol * float(np.max(np.abs(left), initial=0.0))
-    distances = {axes: _distance(left, right.transpose(axes)) for axes in orders}
+    our_values, their_values = _as_floats(ours.read()), _as_floats(theirs.read())
+    tolerance = rtol * float(np.max(np.abs(our_values), initial=0.0))
+    distances = {axes: _distance(our_values, their_values.transpose(axes)) for axes in orders}
     axes = min(distances, key=lambda axes: (not distances[axes] <= tolerance, axes))
     if distances[axes] <= tolerance:
         if axes == identity:

@@ -162,20 +162,24 @@ def compare_runs(
             raise errors.NotFoundError(
                 f"the second run lacks {', '.join(missing)}; it returns {', '.join(theirs)}"
             )
-        found: StepDifference | None = None
+        first_difference: StepDifference | None = None
         for name, value in ours.items():
             a, b = np.asarray(value), np.asarray(theirs[name])
             if a.shape != b.shape:
-                found = found or StepDifference(step, name, None, (a.shape, b.shape), 0.0)
+                first_difference = first_difference or StepDifference(
+                    step, name, None, (a.shape, b.shape), 0.0
+                )
                 continue
             difference = compare_arrays(a, b)
             largest[name] = max(largest.get(name, 0.0), difference.relative)
             accepted = _resolve_tolerance(b, exact, tolerance)
             if not difference.relative <= accepted:
                 shapes = a.shape, b.shape
-                found = found or StepDifference(step, name, difference, shapes, accepted)
-        if found:
-            return RunComparison(step + 1, largest, found)
+                first_difference = first_difference or StepDifference(
+                    step, name, difference, shapes, accepted
+                )
+        if first_difference:
+            return RunComparison(step + 1, largest, first_difference)
     return RunComparison(step + 1, largest, None)
 
 

@@ -52,8 +52,8 @@ def compare_arrays(ours: Array, theirs: Array) -> Difference:
     scale = float(np.max(finite, initial=0.0))
     relative = largest / scale if scale else (np.inf if largest else 0.0)
     position = tuple(int(i) for i in index)
-    mine, reference = np.asarray(ours)[index], np.asarray(theirs)[index]
-    return Difference(largest, relative, position, mine, reference)
+    our_value, their_value = np.asarray(ours)[index], np.asarray(theirs)[index]
+    return Difference(largest, relative, position, our_value, their_value)
 
 
 def rounding_tolerance(dtype: Any, num_terms: float = 1.0) -> float:
@@ -69,8 +69,8 @@ def rounding_tolerance(dtype: Any, num_terms: float = 1.0) -> float:
         dtype = np.empty(0, dtype).real.dtype
     if not dtypes.as_dtype(dtype).is_floating:
         return 0.0
-    one, two = dtype.type(1), dtype.type(2)
-    epsilon = float(np.nextafter(one, two)) - 1.0
+    unit, double = dtype.type(1), dtype.type(2)
+    epsilon = float(np.nextafter(unit, double)) - 1.0
     return _SAFETY * epsilon * math.sqrt(max(1.0, num_terms))
 
 

@@ -162,8 +162,8 @@ def dense(
         _write_floats(rows, result.reshape(len(rows), size))
         return result
     single = kind == INTEGERS and size == 1
-    if single and (known := _cached_integers(rows)) is not None:
-        return known.reshape(len(rows), *shape)
+    if single and (cached := _cached_integers(rows)) is not None:
+        return cached.reshape(len(rows), *shape)
     values, counts = flatten(rows, kind, empty, size * len(rows))
     if (counts != size).any():
         raise _count_error(counts, kind, shape, location)

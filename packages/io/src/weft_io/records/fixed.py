@@ -85,8 +85,8 @@ class FixedLengthSource:
         return records
 
     def _check_end(self) -> None:
-        left = len(self._data) - self._footer
-        if self._hop == self._record and left:
+        num_remaining = len(self._data) - self._footer
+        if self._hop == self._record and num_remaining:
             raise errors.DataLossError(
                 f"{self.path} must consist of records of {self._record} bytes before a footer of "
                 f"{self._footer}, got {len(self._data)} bytes at offset {self.offset}",

@@ -76,13 +76,13 @@ def decode_varints(
         if len(begins) == 1:
             raise MalformedVarintsError(_rows_of(ends, np.array([index])))
         following = index + int(begins[-1])
-        until = int(np.searchsorted(ends, following, side="right"))
-        stops[row:until] = np.searchsorted(begins, ends[row:until] - index) + num_done
+        end_row = int(np.searchsorted(ends, following, side="right"))
+        stops[row:end_row] = np.searchsorted(begins, ends[row:end_row] - index) + num_done
         target = values[num_done : num_done + len(begins) - 1]
         if len(target) == len(begins) - 1:
             target[...] = _decode(octets[index + 1 :], begins, index, ends)
         num_done += len(begins) - 1
-        index, row = following, until
+        index, row = following, end_row
     stops[row:] = num_done
     return values, stops
 
@@ -132,28 +132,28 @@ class _TooLongError(Exception):
 def _gather(octets: Array, array: Array, first: int) -> Array:
     """Return the values of varints from byte `first` on, processing equal bytes of all together."""
     lane = octets[first:].take(array)
-    more = lane >> 7
+    continues = lane >> 7
     lane &= 0x7F
     total: Array = lane.astype(np.uint64 if first else np.uint32)
     for index in range(first + 1, _LONGEST):
-        count = int(np.count_nonzero(more))
+        count = int(np.count_nonzero(continues))
         if not count:
             return total
         if index >= 4 and total.dtype == np.uint32:
             total = total.astype(np.uint64)
-        if 4 * count < len(more):
-            pending = more.nonzero()[0]
+        if 4 * count < len(continues):
+            pending = continues.nonzero()[0]
             total = total.astype(np.uint64)
             total[pending] |= _gather(octets, array[pending], index) << 7 * (index - first)
             return total
         lane = octets[index:].take(array)
-        lane &= np.negative(more)
-        more = lane >> 7
+        lane &= np.negative(continues)
+        continues = lane >> 7
         lane &= 0x7F
         part = lane.astype(total.dtype)
         part <<= 7 * (index - first)
         total |= part
-    too_long = (lane > 1) | (more != 0)
+    too_long = (lane > 1) | (continues != 0)
     if too_long.any():
         raise _TooLongError(array[too_long])
     return total

@@ -178,10 +178,10 @@ class FileReader:
             self._taken += passed
 
     def _check_all_skipped(self) -> None:
-        left, self._to_skip, self._headers = self._to_skip, 0, 0
-        if left:
+        num_missing, self._to_skip, self._headers = self._to_skip, 0, 0
+        if num_missing:
             raise errors.DataLossError(
-                f"{_name(self.path)} ends at offset {self._base}, {left} records before the "
+                f"{_name(self.path)} ends at offset {self._base}, {num_missing} records before the "
                 "position to resume from",
                 details={"file": _name(self.path), "offset": self._base},
             )
@@ -272,13 +272,13 @@ class Reader:
         values: list[bytes] = []
         while self._file is not None and len(values) < limit:
             try:
-                more = self._file.take(limit - len(values))
+                records = self._file.take(limit - len(values))
             except errors.OpError as failure:
                 self._handle_failure(failure, bool(values))
                 break
-            keys += more[0]
-            values += more[1]
-            if not more[0] or self._file.is_done:
+            keys += records[0]
+            values += records[1]
+            if not records[0] or self._file.is_done:
                 self._finish()
         self.records_produced += len(values)
         return keys, values

@@ -82,8 +82,8 @@ class _LocalStream:
 
     def remaining(self) -> int | None:
         """Return the remaining size; None for pipes and devices."""
-        left = self._size - self._position
-        return left if left > 0 else self._grow()
+        num_remaining = self._size - self._position
+        return num_remaining if num_remaining > 0 else self._grow()
 
     def _grow(self) -> int | None:
         with convert_os_errors("reading", self.path):
@@ -220,10 +220,10 @@ def open_stream(path: str, compression: str = NONE, offset: int = 0) -> Stream:
     _keep_freed_memory()
     source = _RemoteStream(path) if is_url(path) else _LocalStream(path)
     if compression == NONE:
-        left = source.remaining()
-        if left is not None and left < offset:
+        num_remaining = source.remaining()
+        if num_remaining is not None and num_remaining < offset:
             source.close()
-            raise _too_short_error(path, offset, left)
+            raise _too_short_error(path, offset, num_remaining)
         if offset:
             source.skip(offset)
         return source
@@ -233,13 +233,13 @@ def open_stream(path: str, compression: str = NONE, offset: int = 0) -> Stream:
 
 
 def _skip(stream: Stream, offset: int) -> None:
-    left = offset
-    while left:
-        data = stream.read(min(left, PIECE))
+    num_remaining = offset
+    while num_remaining:
+        data = stream.read(min(num_remaining, PIECE))
         if not data:
             stream.close()
-            raise _too_short_error(stream.path, offset, offset - left)
-        left -= len(data)
+            raise _too_short_error(stream.path, offset, offset - num_remaining)
+        num_remaining -= len(data)
 
 
 def _too_short_error(path: str, offset: int, size: int) -> errors.DataLossError:
@@ -261,10 +261,12 @@ def read_exactly(stream: Stream, size: int) -> bytes:
     if len(data) == size or not data:
         return data
     parts = [data]
-    left = size - len(data)
-    while left and (data := stream.read(min(left, max(PIECE, size - left)))):
+    num_remaining = size - len(data)
+    while num_remaining and (
+        data := stream.read(min(num_remaining, max(PIECE, size - num_remaining)))
+    ):
         parts.append(data)
-        left -= len(data)
+        num_remaining -= len(data)
     return b"".join(parts)
 
 

@@ -136,8 +136,8 @@ class TFRecordSource:
         if length < 0:
             return 0
         missing = length + OVERHEAD - len(remaining)
-        left = self._stream.remaining() if missing > 0 else None
-        if left is not None and missing > left:
+        num_remaining = self._stream.remaining() if missing > 0 else None
+        if num_remaining is not None and missing > num_remaining:
             self._end_early(f"its length is {length}, ")
             return 0
         return missing
@@ -189,10 +189,12 @@ class TFRecordSource:
     def _end_early(self, reason: str = "") -> None:
         """Record the end of the file, and an error if it is within a record."""
         self._has_ended = True
-        left = len(self._remaining) + (self._stream.remaining() or 0)
-        if left and self._error is None:
+        num_remaining = len(self._remaining) + (self._stream.remaining() or 0)
+        if num_remaining and self._error is None:
             self._error = self._loss(
-                self.offset, f"the file ends within it: {reason}{left} bytes are left", "truncated"
+                self.offset,
+                f"the file ends within it: {reason}{num_remaining} bytes are left",
+                "truncated",
             )
 
     def _damaged_error(self, offset: int, record: bytes, stored: int) -> errors.DataLossError:
@@ -261,8 +263,8 @@ class TFRecordWriter:
           ResourceExhaustedError: the disk is full.
         """
         data = _to_bytes(record)
-        before, after = frame(data)
-        for part in (before, data, after):
+        header, footer = frame(data)
+        for part in (header, data, footer):
             self._append(part)
 
     def _append(self, data: bytes) -> None:

@@ -103,8 +103,8 @@ def _split_lines(path: str, limit: int) -> list[bytes]:
     lines: list[bytes] = []
     source = LineSource(path)
     try:
-        while (limit < 0 or len(lines) < limit) and (more := source.read_chunk()):
-            lines += more
+        while (limit < 0 or len(lines) < limit) and (chunk_lines := source.read_chunk()):
+            lines += chunk_lines
     finally:
         source.close()
     if limit >= 0:

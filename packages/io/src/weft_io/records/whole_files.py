@@ -20,14 +20,14 @@ def read_file(path: str) -> bytes:
     try:
         size = stream.remaining()
         data = read_exactly(stream, size) if size else b""
-        more = stream.read(_STEP)  # pipes have no size, and files grow
-        if not more:
+        chunk = stream.read(_STEP)  # pipes have no size, and files grow
+        if not chunk:
             return data
         buffer = io.BytesIO()
         buffer.write(data)
-        while more:
-            buffer.write(more)
-            more = stream.read(_STEP)
+        while chunk:
+            buffer.write(chunk)
+            chunk = stream.read(_STEP)
         return buffer.getvalue()
     finally:
         stream.close()

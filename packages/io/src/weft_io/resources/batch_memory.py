@@ -158,11 +158,11 @@ _here: Final = _ThreadRow()
 
 def compute_in_row(row: Row | None, call: Callable[[Any], T], argument: Any) -> T:
     """Return `call(argument)`, whose kernels may use a row as their result."""
-    before, _here.row = _here.row, row
+    saved_row, _here.row = _here.row, row
     try:
         return call(argument)
     finally:
-        _here.row = before
+        _here.row = saved_row
 
 
 def lend_row(empty: Empty) -> Empty:

@@ -100,14 +100,14 @@ class ShufflingStore(_Table):
         """
         selected = self._random.choice(self._size, count, replace=False)
         values = tuple(self._gather(selected, empty))
-        left = self._size - count
+        num_remaining = self._size - count
         stay = np.ones(count, bool)
-        stay[selected[selected >= left] - left] = False
-        holes, movers = selected[selected < left], left + np.flatnonzero(stay)
+        stay[selected[selected >= num_remaining] - num_remaining] = False
+        holes, movers = selected[selected < num_remaining], num_remaining + np.flatnonzero(stay)
         for column in self._columns:
             column.move(holes, movers)
-            column.forget(slice(left, self._size))
-        self._shrink(left)
+            column.forget(slice(num_remaining, self._size))
+        self._shrink(num_remaining)
         return lambda: values
 
     def clear(self) -> None:
@@ -190,9 +190,9 @@ class PriorityStore(_Table):
     def _claim(self, count: int) -> list[int]:
         missing = count - len(self._free)
         if missing > 0:
-            before = self._num_slots
-            self._reserve(before + missing)
-            self._free.extend(range(self._num_slots - 1, before - 1, -1))
+            num_before = self._num_slots
+            self._reserve(num_before + missing)
+            self._free.extend(range(self._num_slots - 1, num_before - 1, -1))
         slots = self._free[len(self._free) - count :]
         del self._free[len(self._free) - count :]
         return slots

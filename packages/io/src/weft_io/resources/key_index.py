@@ -143,8 +143,8 @@ class _NumberIndex:
             rows[fresh] = self._claim(new, self._count)
         return rows
 
-    def _reserve(self, more: int) -> None:
-        total = self._count + more
+    def _reserve(self, num_added: int) -> None:
+        total = self._count + num_added
         if total > len(self._keys):
             enlarged = np.zeros((max(total, 2 * len(self._keys)), self._width), np.uint64)
             enlarged[: self._count] = self._keys[: self._count]
@@ -191,15 +191,15 @@ class _NumberIndex:
         is_found = rows >= 0
         removed = np.zeros(self._count, bool)
         removed[rows[is_found]] = True
-        left = self._count - int(removed.sum())
-        holes = np.flatnonzero(removed[:left])
-        movers = left + np.flatnonzero(~removed[left:])
+        num_remaining = self._count - int(removed.sum())
+        holes = np.flatnonzero(removed[:num_remaining])
+        movers = num_remaining + np.flatnonzero(~removed[num_remaining:])
         moved_to = self._locate(self._keys[movers])[1]
         self._slots[positions[is_found]] = _REMOVED
         self._slots[moved_to] = holes
         self._keys[holes] = self._keys[movers]
-        self._removed += self._count - left
-        self._count = left
+        self._removed += self._count - num_remaining
+        self._count = num_remaining
         return holes, movers
 
 
@@ -233,23 +233,23 @@ class _TextIndex:
 
     def add(self, keys: Array) -> Array:
         """Return the row of each key."""
-        before = len(self._rows)
-        self._rows.default_factory = itertools.count(before).__next__
+        num_before = len(self._rows)
+        self._rows.default_factory = itertools.count(num_before).__next__
         result = map(self._rows.__getitem__, self._items(keys))
         rows = np.fromiter(result, np.int64, self._count_items(keys))
         self._rows.default_factory = None
-        if len(self._rows) > before:
-            self._keys += itertools.islice(self._rows, before, None)
+        if len(self._rows) > num_before:
+            self._keys += itertools.islice(self._rows, num_before, None)
         return rows
 
     def remove(self, keys: Array) -> tuple[Array, Array]:
         """Remove keys; the last rows move to the freed positions."""
         removed = {self._rows.pop(key) for key in self._items(keys) if key in self._rows}
-        left = len(self._keys) - len(removed)
-        holes = sorted(row for row in removed if row < left)
-        movers = [row for row in range(left, len(self._keys)) if row not in removed]
+        num_remaining = len(self._keys) - len(removed)
+        holes = sorted(row for row in removed if row < num_remaining)
+        movers = [row for row in range(num_remaining, len(self._keys)) if row not in removed]
         for hole, row in zip(holes, movers, strict=True):
             key = self._keys[hole] = self._keys[row]
             self._rows[key] = hole
-        del self._keys[left:]
+        del self._keys[num_remaining:]
         return np.array(holes, np.int64), np.array(movers, np.int64)

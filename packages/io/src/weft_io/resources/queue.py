@@ -302,11 +302,11 @@ class Queue(Resource):
                 self._stalled.discard(waiting)
                 return self._store.take_many(count, empty)
             if self.is_closed:
-                left = len(self._store)
-                if not up_to or not left:
+                num_remaining = len(self._store)
+                if not up_to or not num_remaining:
                     raise self._exhausted_error(count)
                 self._stalled.discard(waiting)
-                return self._store.take_many(left, empty)
+                return self._store.take_many(num_remaining, empty)
             self._reserving, self._num_wanted = waiting, count
             return self._stall(waiting)
 

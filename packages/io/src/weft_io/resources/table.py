@@ -292,11 +292,11 @@ class StaticTable(Table):
         np.minimum.at(first, rows_of_keys, np.arange(count))
         differ = np.flatnonzero(~_equal(array[first[rows_of_keys]], array)) if count else first
         if differ.size:
-            index, before = int(differ[0]), int(first[rows_of_keys[differ[0]]])
-            locations = f" ({locate(before)}, {locate(index)})" if locate else ""
+            index, first_row = int(differ[0]), int(first[rows_of_keys[differ[0]]])
+            locations = f" ({locate(first_row)}, {locate(index)})" if locate else ""
             raise errors.FailedPreconditionError(
                 f"HashTable has different value for same key. Key {_format_value(rows[index])} has "
-                f"{_format_value(array[before])} and trying to add value "
+                f"{_format_value(array[first_row])} and trying to add value "
                 f"{_format_value(array[index])}{locations}"
             )
 

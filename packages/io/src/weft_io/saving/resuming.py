@@ -84,17 +84,17 @@ def _rng_nodes(graph: Graph) -> Iterator[Node]:
 def _before_initializers(graph: Graph) -> set[Node]:
     """Return the nodes that the initializers of variables depend on."""
     nodes: set[Node] = set()
-    left: list[Node] = [
+    pending: list[Node] = [
         variable.initializer
         for key in (GraphKeys.GLOBAL_VARIABLES, GraphKeys.LOCAL_VARIABLES)
         for variable in graph.get_collection(key)
     ]
-    while left:
-        node = left.pop()
+    while pending:
+        node = pending.pop()
         if node not in nodes:
             nodes.add(node)
-            left += [source.node for source in node.inputs]
-            left += node.controls
+            pending += [source.node for source in node.inputs]
+            pending += node.controls
     return nodes
 
 

@@ -69,9 +69,9 @@ class Retention:
         """Return the current state, for `rollback`."""
         return list(self.last), self._keep_next_after
 
-    def rollback(self, before: tuple[list[tuple[str, float]], float]) -> None:
+    def rollback(self, snapshot: tuple[list[tuple[str, float]], float]) -> None:
         """Restore the state of a snapshot."""
-        self.last, self._keep_next_after = before
+        self.last, self._keep_next_after = snapshot
 
 
 class RetentionJournal:
@@ -137,14 +137,14 @@ def recover(directory: str, state_file: str) -> list[str]:
     if not storage.is_directory(directory):
         return []
     names: list[str] = []
-    for left in storage.find_abandoned(directory):
-        if left.base != state_file or not left.data.startswith(_FIRST_LINE):
+    for abandoned in storage.find_abandoned(directory):
+        if abandoned.base != state_file or not abandoned.data.startswith(_FIRST_LINE):
             continue  # another's, or one that says nothing yet, which the next save removes
         try:
             listed = _read_listed_paths(directory, state_file)
         except errors.DataLossError:  # unknown; this save replaces the damaged list
             break
-        adds, removes = _read(left.data)
+        adds, removes = _read(abandoned.data)
         for path in removes:
             if path not in listed and paths.split_prefix(path)[0] == paths.absolute(directory):
                 state.remove_checkpoint(path)
@@ -153,7 +153,7 @@ def recover(directory: str, state_file: str) -> list[str]:
             for path in adds
             if path not in listed and state.checkpoint_exists(path)
         ]
-        left.remove()
+        abandoned.remove()
     return names
 
 

@@ -292,8 +292,8 @@ def restore_nodes(
     ready = [output.node for _, group, _ in groups for output in group] if reshape else []
     nodes: list[Node] = []
     for saveable, group, shapes in groups:
-        before = nodes[-1:] if sequentially else []
-        with graph.control_dependencies([*ready, *before]):
+        previous = nodes[-1:] if sequentially else []
+        with graph.control_dependencies([*ready, *previous]):
             restore = saveable.restore(group, shapes)
         nodes.append(restore.node if isinstance(restore, Output) else restore)
     return nodes

@@ -434,7 +434,7 @@ class Saver:
             paths.storage_of(directory).make_directory(directory)
             self._retention.add_existing(retention.recover(directory, list_name))
             note = retention.RetentionJournal(directory, list_name, prefix)
-        before = self._retention.snapshot()
+        snapshot = self._retention.snapshot()
         try:
             written = write()
             expired = self._retention.record(written)
@@ -448,7 +448,7 @@ class Saver:
                 save_relative_paths=self._save_relative_paths,
             )
         except BaseException:  # because the list must match the existing checkpoints
-            self._retention.rollback(before)
+            self._retention.rollback(snapshot)
             self._retention.add_existing([prefix])  # if it exists
             note.give_up()
             raise

@@ -140,10 +140,10 @@ class _BatchStream(ForwardingStream):
     def get(self) -> Element | None:
         elements: list[Element] = []
         while len(elements) < self._size:
-            more = self._input.pull(self._size - len(elements))
-            if not more:
+            pulled = self._input.pull(self._size - len(elements))
+            if not pulled:
                 break
-            elements += more
+            elements += pulled
         if not elements or (self._drop and len(elements) < self._size):
             return None
         joined = self._source.join_component

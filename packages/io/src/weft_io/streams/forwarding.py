@@ -161,12 +161,12 @@ class RepeatSource(Source):
 
     def cardinality(self) -> int:
         """Return the number of elements times `count`."""
-        once = self._inner.cardinality()
-        if once == 0 or self._count == 0:
+        per_repetition = self._inner.cardinality()
+        if per_repetition == 0 or self._count == 0:
             return 0
         if self._count < 0:
-            return INFINITE if once != UNKNOWN else UNKNOWN
-        return once if once < 0 else once * self._count
+            return INFINITE if per_repetition != UNKNOWN else UNKNOWN
+        return per_repetition if per_repetition < 0 else per_repetition * self._count
 
     def iterate(self, root: Root) -> Stream:
         """Return a stream of all passes."""

@@ -132,9 +132,9 @@ class UniqueStream(ForwardingStream):
 
     def restore(self, state: Any) -> None:
         """Restore the position."""
-        seen, inner = fields(state, list, None)
+        seen_keys, inner = fields(state, list, None)
         restore_stream(self._input, inner)
-        elements = [element_of(item) for item in seen]
+        elements = [element_of(item) for item in seen_keys]
         self._seen = {_key_of(element): element for element in elements}
 
 

@@ -40,12 +40,12 @@ class _Splitter:
     """
 
     def __init__(self, delimiter: bytes) -> None:
-        between = re.escape(delimiter)
-        inside, outside = rb'(?:[^"]++|"")*+"', rb"[^%s\r]*+" % between
-        field = rb'(?>"%s%s|[^"%s\r]%s|)' % (inside, outside, between, outside)
-        fields = rb"(?:%s%s)*+" % (between, field)
+        separator = re.escape(delimiter)
+        quoted, unquoted = rb'(?:[^"]++|"")*+"', rb"[^%s\r]*+" % separator
+        field = rb'(?>"%s%s|[^"%s\r]%s|)' % (quoted, unquoted, separator, unquoted)
+        fields = rb"(?:%s%s)*+" % (separator, field)
         self._record = re.compile(field + fields)
-        self._field_pattern = re.compile(inside + outside + fields)
+        self._field_pattern = re.compile(quoted + unquoted + fields)
 
     def records(self, lines: Sequence[bytes], started: list[bytes]) -> list[bytes]:
         """Return the records that end in these lines.

@@ -82,10 +82,10 @@ class WindowStream(ForwardingStream):
                 return None
             self._to_skip -= 1
         while len(self._buffer) < self._span:
-            more = self._input.pull(self._span - len(self._buffer))
-            if not more:
+            pulled = self._input.pull(self._span - len(self._buffer))
+            if not pulled:
                 break
-            self._buffer += more
+            self._buffer += pulled
         selected = self._buffer[:: self._stride]
         if not selected or (self._drop and len(selected) < self._size):
             return None
@@ -318,10 +318,10 @@ class _SparseBatchStream(ForwardingStream):
     def get(self) -> Element | None:
         rows: list[Any] = []
         while len(rows) < self._size:
-            more = self._input.pull(self._size - len(rows))
-            if not more:
+            pulled = self._input.pull(self._size - len(rows))
+            if not pulled:
                 break
-            rows += [np.asarray(graph_value(element[0])) for element in more]
+            rows += [np.asarray(graph_value(element[0])) for element in pulled]
         return self._join(rows) if rows else None
 
     def _join(self, rows: Sequence[Any]) -> Element:

@@ -91,6 +91,6 @@ def _count(flat: Array) -> Array:
 
 
 def _count_sorted(flat: Array) -> Array:
-    below = np.searchsorted(flat, bucket_limits(), "left")
-    below[-1] = flat.size
-    return np.diff(below, prepend=0)
+    counts_below = np.searchsorted(flat, bucket_limits(), "left")
+    counts_below[-1] = flat.size
+    return np.diff(counts_below, prepend=0)

@@ -260,8 +260,8 @@ class _Worker:
 def _frame(records: list[bytes]) -> bytes:
     parts: list[bytes] = []
     for record in records:
-        before, after = frame(record)
-        parts += (before, record, after)
+        header, footer = frame(record)
+        parts += (header, record, footer)
     return b"".join(parts)
 
 

@@ -205,5 +205,5 @@ def _graph(values: Mapping[str, Any]) -> Any:
 
 def _check(label: str, prefix: str, names: Sequence[str]) -> None:
     if names:
-        more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-        raise CheckpointMatchError(f"{prefix}: {label}: {', '.join(names[:10])}{more}")
+        others_text = f" and {len(names) - 10} more" if len(names) > 10 else ""
+        raise CheckpointMatchError(f"{prefix}: {label}: {', '.join(names[:10])}{others_text}")

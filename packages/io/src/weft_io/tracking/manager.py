@@ -113,12 +113,12 @@ class CheckpointManager:
         else:
             self._checkpoint.next_number(session)
         prefix = self._checkpoint.write(f"{self._prefix}-{checkpoint_number}", session)
-        before = self._retention.snapshot()
+        snapshot = self._retention.snapshot()
         removed = self._retention.record(prefix)
         try:
             self._note()
         except errors.OpError:
-            self._retention.rollback(before)
+            self._retention.rollback(snapshot)
             raise
         for old in removed:
             state.remove_checkpoint(old)
@@ -189,14 +189,14 @@ def checkpoints_iterator(
 
 def _next_checkpoint(directory: str, previous: str | None, timeout: float | None) -> str | None:
     """Wait for a latest checkpoint other than `previous`; return None after the timeout."""
-    until = None if timeout is None else time.monotonic() + timeout
+    deadline = None if timeout is None else time.monotonic() + timeout
     while True:
         latest_checkpoint = state.latest_checkpoint(directory)
         if latest_checkpoint is not None and latest_checkpoint != previous:
             return latest_checkpoint
         pause = _POLL_SECONDS
-        if until is not None:
-            pause = min(pause, until - time.monotonic())
+        if deadline is not None:
+            pause = min(pause, deadline - time.monotonic())
             if pause <= 0:
                 return None
         time.sleep(pause)

@@ -84,8 +84,8 @@ class Matches:
             ) from None
 
     def _has_values(self, number: int) -> bool:
-        other = self._numbers.get(number)
-        return other is not None and bool(self._node(other).attributes)
+        matched_number = self._numbers.get(number)
+        return matched_number is not None and bool(self._node(matched_number).attributes)
 
     def _take(self, number: int, node: Any) -> None:
         value = self._objects.objects[number].value

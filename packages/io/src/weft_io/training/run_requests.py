@@ -95,9 +95,9 @@ class _Feeds:
 
     def add(self, feeds: Mapping[Any, Any], message: str) -> None:
         tensors = {self._tensor(key) for key in feeds}
-        both = self._tensors & tensors
-        if both:
-            names = sorted(str(getattr(tensor, "name", tensor)) for tensor in both)
+        common = self._tensors & tensors
+        if common:
+            names = sorted(str(getattr(tensor, "name", tensor)) for tensor in common)
             raise errors.FailedPreconditionError(f"{message} Conflict(s): {', '.join(names)}")
         self._tensors |= tensors
         self.values.update(feeds)
@@ -106,14 +106,14 @@ class _Feeds:
         return self._graph.as_graph_element(key) if isinstance(key, str) else key
 
 
-def merge_options(options: Any, more: Any) -> Any:
+def merge_options(options: Any, extra_options: Any) -> Any:
     """Merge two RunOptions: the larger value of each field, and all debug watches."""
     result = proto.RunOptions()
     if options is not None:
         result.CopyFrom(options)
     for field in _LARGER_WINS:
-        setattr(result, field, max(getattr(result, field), getattr(more, field)))
-    watches = more.debug_options.debug_tensor_watch_opts
+        setattr(result, field, max(getattr(result, field), getattr(extra_options, field)))
+    watches = extra_options.debug_options.debug_tensor_watch_opts
     if watches:
         result.debug_options.debug_tensor_watch_opts.extend(watches)
     return result

@@ -289,8 +289,10 @@ class SessionManager:
         """Run `local_init_op` if the model is ready for it."""
         if self._local_init_op is None:
             return _READY
-        before = readiness(self._ready_for_local_init_op, session, "Model not ready for local init")
-        if before.ready:
+        local_readiness = readiness(
+            self._ready_for_local_init_op, session, "Model not ready for local init"
+        )
+        if local_readiness.ready:
             _log.info("Running local_init_op.")
             session.run(
                 self._local_init_op,
@@ -298,7 +300,7 @@ class SessionManager:
                 options=self._local_init_run_options,
             )
             _log.info("Done running local_init_op.")
-        return before
+        return local_readiness
 
     def _model_ready(self, session: Session) -> Readiness:
         return readiness(self._ready_op, session, "Model not ready")

@@ -148,8 +148,8 @@ class CoordinatedSession:
             self._coord.raise_requested_exception()
         except PREEMPTION_ERRORS as cause:
             raise cause from effect
-        except Exception as other:  # because it is raised when the session is closed
-            _log.debug("A thread also failed: %s", other)
+        except Exception as thread_error:  # because it is raised when the session is closed
+            _log.debug("A thread also failed: %s", thread_error)
 
     def run_step_fn(self, step_fn: Callable[[StepContext], Any]) -> Any:
         """Call a step function with this session."""

@@ -76,14 +76,14 @@ class StepCounterHook(SessionRunHook):
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Report the rate if it is due."""
-        before = int(run_values.results)
-        if self._timer.should_trigger_for_step(before + 1):
+        last_step = int(run_values.results)
+        if self._timer.should_trigger_for_step(last_step + 1):
             step = int(run_context.session.run(self._global_step))
             if self._timer.should_trigger_for_step(step):
                 seconds, steps = self._timer.update_last_triggered_step(step)
                 if seconds and steps is not None:
                     self._record(steps / seconds, step)
-        self._watch(before)
+        self._watch(last_step)
 
     def end(self, session: Any) -> None:
         """Flush the writer."""
@@ -166,8 +166,8 @@ class SummarySaverHook(SessionRunHook):
         """Write the summaries if they were requested."""
         if self._writer is None:
             return
-        before, summaries = run_values.results
-        step = int(before) + 1
+        last_step, summaries = run_values.results
+        step = int(last_step) + 1
         if self._due:
             step = int(run_context.session.run(self._global_step))
         if self._next_step is None:

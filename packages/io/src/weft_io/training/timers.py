@@ -104,14 +104,14 @@ class StepsAhead:
         self._before: int | None = None
         self._max_steps = 1
 
-    def after(self, before: int) -> int:
-        """Return the upper bound after a step that started at `before`."""
+    def after(self, start_step: int) -> int:
+        """Return the upper bound after a step that started at `start_step`."""
         if self._before is None:
-            self._before = before
-            return before + _FAR
-        self._max_steps = max(self._max_steps, before - self._before)
-        self._before = before
-        return before + self._max_steps
+            self._before = start_step
+            return start_step + _FAR
+        self._max_steps = max(self._max_steps, start_step - self._before)
+        self._before = start_step
+        return start_step + self._max_steps
 
 
 _FAR = 1 << 62

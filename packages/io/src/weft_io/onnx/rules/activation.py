@@ -158,8 +158,8 @@ def _apply_any_rank(op: str, x: Output, axis: int) -> Output:
 def _dropout(operation: Operation) -> list[Output]:
     """Import Dropout, which does nothing outside training mode."""
     x, mode = operation[0], operation.get(2)
-    known = operation.value(2)
-    if mode is None or (known is not None and not known):
+    mode_value = operation.value(2)
+    if mode is None or (mode_value is not None and not mode_value):
         return [identity(x), cast(ones_like(x), dtypes.bool_)][: max(operation.num_outputs, 1)]
     ratio: Any = operation.get(1)
     rate = constant(0.5) if ratio is None else cast(ratio, dtypes.float32)

@@ -96,10 +96,10 @@ def _reshape(operation: Operation) -> Output:
         raise errors.InvalidArgumentError("Reshape requires a shape")
     if operation.attribute("allowzero", 0):
         return reshape(x, target_shape)
-    known = operation.operand(1, "shape") if operation.value(1) is not None else None
+    known_shape = operation.operand(1, "shape") if operation.value(1) is not None else None
     if operation.get(1) is None:
-        known = np.asarray(operation.attribute("shape"))
-    if known is not None and not np.any(known == 0):
+        known_shape = np.asarray(operation.attribute("shape"))
+    if known_shape is not None and not np.any(known_shape == 0):
         return reshape(x, target_shape)
     # Zeros mean the sizes of the input.
     sizes = concat([shape64(x), zeros_like(target_shape)], 0)[: size(target_shape)]
@@ -132,11 +132,11 @@ def _squeeze(operation: Operation) -> Output:
     x, axes = operation[0], operation.tensor(1, "axes")
     if axes is None:
         return squeeze(x)
-    known = operation.operand(1, "axes") if operation.value(1) is not None else None
+    known_axes = operation.operand(1, "axes") if operation.value(1) is not None else None
     if operation.get(1) is None:
-        known = np.asarray(operation.attribute("axes"))
-    if known is not None:
-        return squeeze(x, [int(item) for item in known.reshape(-1)]) if known.size else x
+        known_axes = np.asarray(operation.attribute("axes"))
+    if known_axes is not None:
+        return squeeze(x, [int(item) for item in known_axes.reshape(-1)]) if known_axes.size else x
     remaining_axes = _complement_axes(axes, cast(rank_of(x), dtypes.int64))
     return reshape(x, gather(shape64(x), remaining_axes))
 
@@ -146,12 +146,12 @@ def _unsqueeze(operation: Operation) -> Output:
     x, axes = operation[0], operation.tensor(1, "axes")
     if axes is None:
         raise errors.InvalidArgumentError("Unsqueeze requires axes")
-    known = operation.value(1) if operation.get(1) is not None else operation.attribute("axes")
-    if known is not None and x.dims is None and _is_one_sided(np.asarray(known)):
-        order = sorted(np.asarray(known).reshape(-1).tolist(), key=abs)
+    known_axes = operation.value(1) if operation.get(1) is not None else operation.attribute("axes")
+    if known_axes is not None and x.dims is None and _is_one_sided(np.asarray(known_axes)):
+        order = sorted(np.asarray(known_axes).reshape(-1).tolist(), key=abs)
         return reduce(lambda result, axis: expand_dims(result, operation.shared(axis)), order, x)
-    if known is not None and x.dims is not None:
-        axis_list = np.asarray(known).reshape(-1)
+    if known_axes is not None and x.dims is not None:
+        axis_list = np.asarray(known_axes).reshape(-1)
         count = len(x.dims) + len(axis_list)
         if np.any(axis_list < -count) or np.any(axis_list >= count):
             raise errors.InvalidArgumentError(
@@ -164,9 +164,9 @@ def _unsqueeze(operation: Operation) -> Output:
     count64 = cast(rank_of(x), dtypes.int64) + size(axes, out_type=dtypes.int64)
     places64 = floormod(axes, count64)
     remaining_axes = cast(_complement_axes(axes, count64), dtypes.int32)
-    ones = zeros_like(places64) + like(1, places64)
+    unit_sizes = zeros_like(places64) + like(1, places64)
     return reshape(
-        x, dynamic_stitch([remaining_axes, cast(places64, dtypes.int32)], [shape64(x), ones])
+        x, dynamic_stitch([remaining_axes, cast(places64, dtypes.int32)], [shape64(x), unit_sizes])
     )
 
 
@@ -237,8 +237,10 @@ def _pieces(operation: Operation, x: Output, order: Sequence[int]) -> list[Outpu
     if operation.attribute("num_outputs") is None:  # before version 18, of equal sizes
         return split(x, count, axis)
     largest = (shape64(x)[axis] + (count - 1)) // count
-    left = shape64(x)[axis] - largest * constant(np.arange(count))
-    return split(x, clip_by_value(left, like(0, left), largest), axis, num=count)
+    remaining_sizes = shape64(x)[axis] - largest * constant(np.arange(count))
+    return split(
+        x, clip_by_value(remaining_sizes, like(0, remaining_sizes), largest), axis, num=count
+    )
 
 
 def _even_sizes(total: int, count: int) -> list[int]:
@@ -258,14 +260,16 @@ def _sides(operation: Operation, order: Sequence[int]) -> Output:
     count, pads, axes = len(order), operation.tensor(1, "pads"), operation.get(3)
     if pads is None:
         pads = constant(operation.required("paddings"), dtypes.int64)
-    known, among = constant_value(pads), np.arange(count)
-    if axes is not None and known is not None:
+    known_pads, axis_indices = constant_value(pads), np.arange(count)
+    if axes is not None and known_pads is not None:
         chosen = constant_value(axes)
-        known, among = (None, among) if chosen is None else (known, chosen % max(count, 1))
-    if known is not None:
-        every = np.zeros((count, 2), np.int64)
-        every[np.asarray(order)[among]] = known.reshape(2, -1).T
-        return constant(every)
+        known_pads, axis_indices = (
+            (None, axis_indices) if chosen is None else (known_pads, chosen % max(count, 1))
+        )
+    if known_pads is not None:
+        all_pads = np.zeros((count, 2), np.int64)
+        all_pads[np.asarray(order)[axis_indices]] = known_pads.reshape(2, -1).T
+        return constant(all_pads)
     sides = transpose(reshape(pads, [2, -1]))
     if axes is not None:
         rows = expand_dims(floormod(cast(axes, dtypes.int64), like(count, sides)), 1)
@@ -288,9 +292,9 @@ def _pad_sides(operation: Operation, x: Output, sides: Output) -> Output:
             f"mode of Pad must be constant, reflect, edge or wrap, got {mode!r}"
         )
     x, sides = _crop(x, sides)
-    known = constant_value(sides)
+    known_sides = constant_value(sides)
     for axis in range(operation.rank()):
-        if known is not None and not known[axis].any():
+        if known_sides is not None and not known_sides[axis].any():
             continue
         x = gather(x, _mirror(mode, shape64(x)[axis], sides[axis, 0], sides[axis, 1]), axis=axis)
     return x
@@ -298,8 +302,8 @@ def _pad_sides(operation: Operation, x: Output, sides: Output) -> Output:
 
 def _crop(x: Output, sides: Output) -> tuple[Output, Output]:
     """Crop a tensor by the negative paddings, and return it with the others."""
-    known = constant_value(sides)
-    if known is not None and np.all(known >= 0):
+    known_sides = constant_value(sides)
+    if known_sides is not None and np.all(known_sides >= 0):
         return x, sides
     zero = like(0, sides)
     cut = minimum(sides, zero)
@@ -313,17 +317,17 @@ def pad_axes(x: Output, sides: Output, value: Any = 0) -> Output:
         value = constant(value, x.dtype.base_dtype) if x.dtype is not dtypes.string else b""
     if not isinstance(value, Output) or value.dims != ():
         value = reshape(value, [])
-    known = constant_value(sides)
-    if known is not None and np.all(known >= 0):
+    known_sides = constant_value(sides)
+    if known_sides is not None and np.all(known_sides >= 0):
         return pad(x, sides, constant_values=value)
     zero = like(0, sides)
     enlarged = pad(x, maximum(sides, zero), constant_values=value)
     return _crop(enlarged, minimum(sides, zero))[0]
 
 
-def _mirror(mode: str, count: Output, before: Output, after: Output) -> Output:
+def _mirror(mode: str, count: Output, leading: Output, trailing: Output) -> Output:
     """Return the input position of each position of a padded axis."""
-    axis_list = sequence(-before, count + after)
+    axis_list = sequence(-leading, count + trailing)
     if mode == "edge":
         return maximum(minimum(axis_list, count - 1), like(0, axis_list))
     if mode == "wrap":

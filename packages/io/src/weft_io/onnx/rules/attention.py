@@ -54,18 +54,18 @@ def _split(
     total: Output,
     mask: Output | None,
     past: Output | None,
-    more: Output | None,
+    bias: Output | None,
 ) -> Sequence[Output | None]:
     """Import attention from queries, keys and values concatenated to (batch, steps, widths)."""
     sizes = operation.attribute("qkv_hidden_sizes") or 3
     parts = [_heads(operation, part) for part in split(total, sizes, -1)]
     present = None
-    before = 0 if past is None else shape(past)[3]
+    num_past = 0 if past is None else shape(past)[3]
     if past is not None:
         parts[1:] = [concat([past[i], parts[1 + i]], 2) for i in range(2)]
     if operation.num_outputs > 1:
         present = stack(parts[1:])
-    result = _attend(operation, parts, mask, more, before)
+    result = _attend(operation, parts, mask, bias, num_past)
     return [result, present][: max(operation.num_outputs, 1)]
 
 
@@ -123,22 +123,22 @@ def _attend(
     operation: Operation,
     parts: Sequence[Output],
     mask: Output | None,
-    more: Output | None,
-    before: Output | int,
+    bias: Output | None,
+    num_past: Output | int,
 ) -> Output:
     """Return the result of attention, (batch, steps, width).
 
     Args:
       parts: queries, keys and values, (batch, heads, steps, width / heads).
-      before: number of keys from the past.
+      num_past: number of keys from the past.
     """
     query, key, value = parts
     scale: Any = operation.attribute("scale")
     if not scale:
         scale = rsqrt(cast(shape(query)[3], query.dtype))
     scores = matmul(query, key, transpose_b=True) * scale
-    if more is not None:
-        scores = scores + more
+    if bias is not None:
+        scores = scores + bias
     filled = operation.attribute("mask_filter_value", -10000.0)
     steps, total = shape(query)[2], shape(key)[2]
     if mask is not None:
@@ -146,7 +146,7 @@ def _attend(
     if operation.attribute("unidirectional", 0):
         step_index = sequence(steps)
         last = equal(step_index, steps - 1)  # sees all keys, of another sequence too
-        position = expand_dims(where_v2(last, total, step_index + before), 1)
+        position = expand_dims(where_v2(last, total, step_index + num_past), 1)
         visible = greater_equal(position, expand_dims(sequence(total), 0))
         lowest = like(scores.dtype.min, scores)
         scores = where_v2(visible, scores, lowest)
@@ -170,8 +170,8 @@ def _mask(mask: Output, batch: Output, total: Output) -> Output:
     mask = cast(mask, dtypes.int32)
     if rank == 1:  # the ends of keys, and maybe their starts or other lengths
         keys = expand_dims(sequence(total), 0)
-        more = concat([mask, zeros_like(mask)], 0)[batch : 2 * batch]
-        first = more * cast(equal(shape(mask)[0], 2 * batch), dtypes.int32)
+        second_half = concat([mask, zeros_like(mask)], 0)[batch : 2 * batch]
+        first = second_half * cast(equal(shape(mask)[0], 2 * batch), dtypes.int32)
         visible = logical_and(
             less(keys, expand_dims(mask[:batch], 1)), greater_equal(keys, expand_dims(first, 1))
         )

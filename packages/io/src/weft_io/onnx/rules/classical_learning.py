@@ -89,23 +89,26 @@ def _one_hot_encoder(operation: Operation) -> Output:
     x = operation[0]
     text = operation.attribute("cats_strings")
     if text:
-        known = constant(np.array([item.encode() for item in text], object))
+        categories = constant(np.array([item.encode() for item in text], object))
     else:
-        known = constant(operation.required("cats_int64s"), dtypes.int64)
+        categories = constant(operation.required("cats_int64s"), dtypes.int64)
         x = cast(x, dtypes.int64)
-    return cast(equal(expand_dims(x, -1), known), dtypes.float32)
+    return cast(equal(expand_dims(x, -1), categories), dtypes.float32)
 
 
 @importer("LabelEncoder", domain=_ML)
 def _label_encoder(operation: Operation) -> Output:
     x = operation[0]
     keys, values, default = _mapping(operation)
-    known = constant(keys)
-    same = equal(expand_dims(x, -1), cast(known, x.dtype) if x.dtype is not known.dtype else known)
+    key_values = constant(keys)
+    matches = equal(
+        expand_dims(x, -1),
+        cast(key_values, x.dtype) if x.dtype is not key_values.dtype else key_values,
+    )
     if keys.dtype.kind == "f":
-        both = logical_and(expand_dims(not_equal(x, x), -1), constant(np.isnan(keys)))
-        same = same | both
-    return _look_up(same, values, default)
+        both_nan = logical_and(expand_dims(not_equal(x, x), -1), constant(np.isnan(keys)))
+        matches = matches | both_nan
+    return _look_up(matches, values, default)
 
 
 @importer("CategoryMapper", domain=_ML)
@@ -122,10 +125,10 @@ def _category_mapper(operation: Operation) -> Output:
     return _look_up(equal(expand_dims(x, -1), constant(keys)), values, default)
 
 
-def _look_up(same: Output, values: Any, default: Any) -> Output:
+def _look_up(matches: Output, values: Any, default: Any) -> Output:
     """Return the value of the first equal key, or the default."""
-    index = argmax(cast(same, dtypes.int32), -1)
-    return where_v2(reduce_any(same, -1), gather(constant(values), index), constant(default))
+    index = argmax(cast(matches, dtypes.int32), -1)
+    return where_v2(reduce_any(matches, -1), gather(constant(values), index), constant(default))
 
 
 def _mapping(operation: Operation) -> tuple[Any, Any, Any]:

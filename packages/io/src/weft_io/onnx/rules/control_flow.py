@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 @importer("If")
 def _if(operation: Operation) -> list[Output]:
     """Import both branches, or only the selected one if the condition is constant."""
-    known = operation.value(0)
-    if known is not None:
-        name = "then_branch" if known.all() else "else_branch"
+    condition = operation.value(0)
+    if condition is not None:
+        name = "then_branch" if condition.all() else "else_branch"
         return operation.run(operation.subgraph(name), [])
-    then, otherwise = operation.subgraph("then_branch"), operation.subgraph("else_branch")
+    then_graph, else_graph = operation.subgraph("then_branch"), operation.subgraph("else_branch")
     kinds: list[Any] = []
 
     def trace_body(graph: GraphProto) -> list[Output]:
@@ -46,7 +46,9 @@ def _if(operation: Operation) -> list[Output]:
         kinds.append([operation.kind(item) for item in results])
         return results
 
-    match = cond(reshape(operation[0], []), lambda: trace_body(then), lambda: trace_body(otherwise))
+    match = cond(
+        reshape(operation[0], []), lambda: trace_body(then_graph), lambda: trace_body(else_graph)
+    )
     results = list(match) if isinstance(match, (list, tuple)) else [match]
     for index, result in enumerate(results):
         present_values = [item[index] for item in kinds if item[index] is not None]
@@ -124,7 +126,7 @@ def _loop(operation: Operation) -> list[Output]:
     def step(iteration: Output, go_on: Output, *state: Any) -> list[Any]:
         _pass_kinds(operation, carried, state)
         results = operation.run(body, [iteration, go_on, *state[:count]])
-        kept = [
+        carried_values = [
             ensure_shape(item, shape) if item.dtype is not dtypes.variant else item
             for item, shape in zip(results[1 : 1 + count], shapes, strict=True)
         ]
@@ -133,7 +135,7 @@ def _loop(operation: Operation) -> list[Output]:
             array.write(index, value)
             for array, value in zip(state[count:], results[1 + count :], strict=True)
         ]
-        return [iteration + 1, reshape(results[0], []), *kept, *written]
+        return [iteration + 1, reshape(results[0], []), *carried_values, *written]
 
     scalars = [TensorShape([]), TensorShape([])]
     flows = [TensorShape([])] * len(arrays)
@@ -163,10 +165,10 @@ def _stack(array: TensorArray) -> Output:
 
 def _pass_kinds(operation: Operation, values: Sequence[Output], kinds: Sequence[Any]) -> None:
     """Record that carried sequences keep their types in all iterations, except for shapes."""
-    for value, other in zip(values, kinds, strict=False):
+    for value, kind_name in zip(values, kinds, strict=False):
         kind = operation.kind(value)
         if kind is not None:
-            operation.typed(other, shapeless(kind))
+            operation.typed(kind_name, shapeless(kind))
 
 
 @importer("Scan")

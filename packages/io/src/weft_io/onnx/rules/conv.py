@@ -85,8 +85,8 @@ def convolution(operation: Operation, x: Output, w: Output, images: Images = _FL
         raise errors.UnimplementedError(
             f"{operation.op} over {spatial} axes is not supported; at most 3 axes are"
         )
-    known = all(not isinstance(item, Output) for pair in result.pads for item in pair)
-    if spatial == 3 or not known:
+    has_static_padding = all(not isinstance(item, Output) for pair in result.pads for item in pair)
+    if spatial == 3 or not has_static_padding:
         x, result = add_margins(x, result), result._replace(pads=[])
     if spatial > 1:
         return _group(operation, x, w, result, group, images)
@@ -216,7 +216,7 @@ def _cut(
 ) -> Output:
     """Return the part of the full result that the attributes select, padded with zeros."""
     count = len(kernel)
-    more = operation.attribute("output_padding") or [0] * count
+    extra = operation.attribute("output_padding") or [0] * count
     output_shape = operation.attribute("output_shape")
     auto = operation.attribute("auto_pad", "NOTSET")
     flat = operation.attribute("pads") or [0] * 2 * count
@@ -225,12 +225,12 @@ def _cut(
     for i in range(count):
         if output_shape or auto in ("SAME_UPPER", "SAME_LOWER"):
             target = output_shape[-count:][i] if output_shape else inputs[1 + i] * strides[i]
-            total = sizes[1 + i] + more[i] - target
-            less, greater = total // 2, total - total // 2
-            before, after = (less, greater) if auto == "SAME_UPPER" else (greater, less)
-            sides.append([-before, more[i] - after])
+            total = sizes[1 + i] + extra[i] - target
+            smaller, larger = total // 2, total - total // 2
+            leading, trailing = (smaller, larger) if auto == "SAME_UPPER" else (larger, smaller)
+            sides.append([-leading, extra[i] - trailing])
         else:
-            sides.append([-flat[i], more[i] - flat[count + i]])
+            sides.append([-flat[i], extra[i] - flat[count + i]])
     return pad_axes(full, stack_margins([*sides, [0, 0]]))
 
 
@@ -273,20 +273,20 @@ def write_slid(
     kernel: Sequence[int],
     group: int,
     op: str = "Conv",
-    *more: Value,
+    *operands: Value,
 ) -> Value:
     """Export a convolution of the first input.
 
     Args:
       w, kernel, group: results of `split_filter_groups`.
       op: ONNX's name; ops other than Conv return int32.
-      *more: inputs after the filters.
+      *operands: inputs after the filters.
     """
     axes_layout, sizes = layout(export), export.dims()
     attributes = slide(export, axes_layout, kernel, [sizes[axis] for axis in axes_layout.spatial])
     x = export.transposed(export[0], axes_layout.order)
     dtype = x.dtype if op == "Conv" else dtypes.int32
-    result = export.add(op, x, w, *more, dtype=dtype, group=group, **attributes)
+    result = export.add(op, x, w, *operands, dtype=dtype, group=group, **attributes)
     return export.transposed(result, inverse(axes_layout.order))
 
 
@@ -300,21 +300,21 @@ def _write_conv_transpose(export: NodeExport) -> Value:
         constant_value_as_dims(export.node.inputs[0]),
     )
     sizes = [None if output_shape is None else output_shape[axis] for axis in axes_layout.spatial]
-    known = [size for size in sizes if size is not None]
-    if len(known) < count:
+    known_sizes = [size for size in sizes if size is not None]
+    if len(known_sizes) < count:
         raise errors.UnimplementedError("the height and the width of the result must be known")
     if output_shape is not None and export.dims(1)[count] != output_shape[axes_layout.channels]:
         raise errors.UnimplementedError("grouped transposed convolutions cannot be exported")
-    attributes = slide(export, axes_layout, kernel, known)
+    attributes = slide(export, axes_layout, kernel, known_sizes)
     pads = attributes.setdefault("pads", [0] * 2 * count)
     dilations = attributes.get("dilations", [1] * count)
-    more = []
-    for i, size in enumerate(known):
+    extra = []
+    for i, size in enumerate(known_sizes):
         extent, stride = (kernel[i] - 1) * dilations[i] + 1, attributes["strides"][i]
         margin = pads[i] + pads[count + i]
         num_steps = (size + margin - extent) // stride
-        more.append(size - (num_steps * stride + extent - margin))
+        extra.append(size - (num_steps * stride + extent - margin))
     w = export.transposed(export[1], [count + 1, count, *range(count)])
     x = export.transposed(export[2], axes_layout.order)
-    result = export.add("ConvTranspose", x, w, output_padding=more, **attributes)
+    result = export.add("ConvTranspose", x, w, output_padding=extra, **attributes)
     return export.transposed(result, inverse(axes_layout.order))

@@ -94,10 +94,10 @@ def operands(operation: Operation) -> tuple[Output, Output]:
     axis = operation.attribute("axis")
     if operation.version >= 7 or axis is None or not operation.attribute("broadcast", 0):
         return x, y
-    after = operation.rank(0) - axis % max(operation.rank(0), 1) - operation.rank(1)
-    if after <= 0:
+    num_trailing = operation.rank(0) - axis % max(operation.rank(0), 1) - operation.rank(1)
+    if num_trailing <= 0:
         return x, y
-    for _ in range(after):
+    for _ in range(num_trailing):
         y = expand_dims(y, operation.shared(-1))
     return x, y
 
@@ -154,10 +154,10 @@ def _are_ordered(low: Output, high: Output) -> bool:
 
     If the first is larger, ONNX returns the second, and `ClipByValue` the first.
     """
-    least, upper = constant_value(low), constant_value(high)
-    if least is None or upper is None or least.ndim or upper.ndim:
+    lower, upper = constant_value(low), constant_value(high)
+    if lower is None or upper is None or lower.ndim or upper.ndim:
         return False
-    return bool(least <= upper)
+    return bool(lower <= upper)
 
 
 def _bound(operation: Operation, index: int, name: str) -> Output | None:
@@ -171,14 +171,14 @@ def _bound(operation: Operation, index: int, name: str) -> Output | None:
 @importer("BitShift")
 def _bit_shift(operation: Operation) -> Output:
     """Import a shift by unsigned numbers of bits; large shifts yield 0, or the sign."""
-    x, by = operation[0], operation[1]
+    x, count = operation[0], operation[1]
     upper, zero = like(8 * x.dtype.size - 1, x), like(0, x)
-    in_range = comparison.logical_and(by >= zero, by <= upper)
+    in_range = comparison.logical_and(count >= zero, count <= upper)
     if operation.required("direction") == "LEFT":
         return masks.where_v2(
-            in_range, comparison.left_shift(x, masks.where_v2(in_range, by, zero)), zero
+            in_range, comparison.left_shift(x, masks.where_v2(in_range, count, zero)), zero
         )
-    moved = comparison.right_shift(x, masks.where_v2(in_range, by, upper))
+    moved = comparison.right_shift(x, masks.where_v2(in_range, count, upper))
     return moved if not x.dtype.is_unsigned else masks.where_v2(in_range, moved, zero)
 
 
@@ -341,8 +341,8 @@ def _write_expm1(export: NodeExport) -> Value:
     """Export tanh(x / 2) (exp(x) + 1), which is accurate near zero."""
     x = export[0]
     half = export.elementwise("Tanh", export.elementwise("Mul", x, export.like(0.5, x)))
-    more = export.elementwise("Add", export.elementwise("Exp", x), export.like(1, x))
-    return export.elementwise("Mul", half, more)
+    exp_plus_one = export.elementwise("Add", export.elementwise("Exp", x), export.like(1, x))
+    return export.elementwise("Mul", half, exp_plus_one)
 
 
 @exporter("Log1p")

@@ -81,8 +81,8 @@ def _fused_conv(operation: Operation) -> Output:
     names = ("activation", "activation_params")
     attributes = {k: v for k, v in operation.attributes.items() if k not in names}
     result = operation.of("Conv", *operation.inputs[:3], **attributes)
-    more = operation.get(3)
-    result = result if more is None else operation.of("Add", result, more)
+    addend = operation.get(3)
+    result = result if addend is None else operation.of("Add", result, addend)
     return _activate(operation, result, operation.attribute("activation_params") or ())
 
 

@@ -48,9 +48,9 @@ def count_from_front(indices: Output, count: Output) -> Output:
 def _gather(operation: Operation) -> Output:
     x = operation[0]
     axis = operation.attribute("axis", 0) if x.dims is None else operation.axis()
-    known = operation.value(1)
+    known_indices = operation.value(1)
     indices = operation[1]
-    if known is None or (known < 0).any():
+    if known_indices is None or (known_indices < 0).any():
         indices = count_from_front(indices, shape64(x)[axis])
     return gather(x, indices, axis=axis)
 
@@ -65,8 +65,8 @@ def _gather_nd(operation: Operation) -> Output:
 
 def _depth(indices: Output) -> Any:
     """Return the number of axes that an index vector addresses, as an int if it is known."""
-    known = indices.dims[-1] if indices.dims else None
-    return shape64(indices)[-1] if known is None else known
+    known_depth = indices.dims[-1] if indices.dims else None
+    return shape64(indices)[-1] if known_depth is None else known_depth
 
 
 def _positions(x: Output, indices: Output, axis: int) -> Output:
@@ -146,9 +146,9 @@ def _unique(operation: Operation) -> list[Output]:
     axis = None if operation.attribute("axis") is None else operation.axis()
     rows = reshape(x, [-1]) if axis is None else _rows(x, axis)
     if axis is not None:
-        for other in range(operation.rank()):
-            if other != axis:
-                operation.size(other)
+        for other_axis in range(operation.rank()):
+            if other_axis != axis:
+                operation.size(other_axis)
     codes = rows if axis is None else _row_codes(rows)
     _, inverse, counts = unique_with_counts(codes, dtypes.int64)
     number = shape64(counts)[0]
@@ -292,16 +292,16 @@ def _write_nonzero(export: NodeExport) -> Value:
 @exporter("OneHot")
 def _write_one_hot(export: NodeExport) -> Value:
     """Export OneHot; out-of-range negative positions select nothing in weft, unlike in ONNX."""
-    positions, depth, on, off = export.inputs()
+    positions, depth, on_value, off_value = export.inputs()
     positions, depth = export.int64(positions), export.int64(depth)
     negative = export.elementwise("Less", positions, export.ints(0), dtype=dtypes.bool_)
     positions = export.elementwise("Where", negative, depth, positions, dtype=dtypes.int64)
-    values = [export.reshape(item, [1]) for item in (off, on)]
+    values = [export.reshape(item, [1]) for item in (off_value, on_value)]
     pair = export.add("Concat", *values, axis=0)
     axis = int(export.attribute("axis"))
     if export.rank():
-        return export.add("OneHot", positions, depth, pair, dtype=on.dtype, axis=axis)
-    row = export.add("OneHot", export.vector(positions), depth, pair, dtype=on.dtype, axis=-1)
+        return export.add("OneHot", positions, depth, pair, dtype=on_value.dtype, axis=axis)
+    row = export.add("OneHot", export.vector(positions), depth, pair, dtype=on_value.dtype, axis=-1)
     return export.add("Squeeze", row, export.ints([0]))
 
 

@@ -60,8 +60,8 @@ def _center_numbers(
     result, offset = operation.cast_to_floats(value, dtype), operation.get(zero)
     if offset is None:
         return result
-    known = operation.value(zero)
-    if known is not None and not known.any():
+    zero_point = operation.value(zero)
+    if zero_point is not None and not zero_point.any():
         return result
     operand = operation.cast_to_floats(offset, dtype)
     return result - _point(operation, operand, zero, shape)
@@ -80,13 +80,13 @@ def _constant_weights(
     operation: Operation, index: int, zero: int, shape: Sequence[int] = ()
 ) -> np.ndarray[Any, Any] | None:
     """Return constant integer weights minus their zero point as int32."""
-    known, offset = operation.value(index), operation.value(zero)
-    if known is None or (offset is None and operation.get(zero) is not None):
+    weights, zero_point = operation.value(index), operation.value(zero)
+    if weights is None or (zero_point is None and operation.get(zero) is not None):
         return None
-    integers = known.astype(np.int32)
-    if offset is not None:
-        vector = offset.ndim == 1 and offset.size > 1 and shape
-        integers -= offset.astype(np.int32).reshape(shape if vector else _squeeze(offset))
+    integers = weights.astype(np.int32)
+    if zero_point is not None:
+        vector = zero_point.ndim == 1 and zero_point.size > 1 and shape
+        integers -= zero_point.astype(np.int32).reshape(shape if vector else _squeeze(zero_point))
     return integers
 
 
@@ -261,7 +261,7 @@ def exact_convolution(operation: Operation, zero: int, index: int, w_zero: int) 
 def _images(name: str, zero: Output, wide: DType) -> Images:
     """Return the convolution functions for 8-bit integers."""
 
-    def of(op: str, floats: Callable[..., Output]) -> Callable[..., Output]:
+    def convolution_of(op: str, floats: Callable[..., Output]) -> Callable[..., Output]:
         def call(x: Output, w: Output, strides: Any, padding: Any, dilations: Any) -> Output:
             def body(a: Output, b: Output, a_zero: Output) -> Output:
                 centred = cast(a, wide) - cast(a_zero, wide)
@@ -276,7 +276,8 @@ def _images(name: str, zero: Output, wide: DType) -> Images:
         return call
 
     return Images(
-        of("Conv2DInteger", conv2d), of("DepthwiseConv2dInteger", depthwise_conv2d_native)
+        convolution_of("Conv2DInteger", conv2d),
+        convolution_of("DepthwiseConv2dInteger", depthwise_conv2d_native),
     )
 
 

@@ -107,13 +107,13 @@ def _lrn(operation: Operation) -> Output:
     x, size = operation[0], operation.required("size")
     if not 1 <= size <= _MAX_SUMMED:
         raise errors.InvalidArgumentError(f"LRN sums 1 to {_MAX_SUMMED} channels, got {size}")
-    before = (size - 1) // 2
-    sides = [[0, 0], [before, size - 1 - before], *[[0, 0]] * (operation.rank() - 2)]
-    whole, sizes = pad(square(x), sides), shape64(x)
+    leading = (size - 1) // 2
+    sides = [[0, 0], [leading, size - 1 - leading], *[[0, 0]] * (operation.rank() - 2)]
+    padded, sizes = pad(square(x), sides), shape64(x)
     origin = [0] * operation.rank()
-    total = part(whole, origin, sizes)
+    total = part(padded, origin, sizes)
     for offset in range(1, size):
-        total = total + part(whole, [0, offset, *origin[2:]], sizes)
+        total = total + part(padded, [0, offset, *origin[2:]], sizes)
     alpha, beta = operation.attribute("alpha", 1e-4), operation.attribute("beta", 0.75)
     bias = operation.attribute("bias", 1.0)
     return x / pow(total * like(alpha / size, x) + like(bias, x), like(beta, x))

@@ -45,8 +45,8 @@ def _adagrad(operation: Operation) -> list[Output]:
     def update(_: Operation, x: Output, g: Output, state: Sequence[Output]) -> list[Output]:
         g = _decay(operation, x, g)
         total = state[0] + g * g
-        below = sqrt(total) + like(operation.attribute("epsilon", 1e-6), x)
-        return [x - cast(current_rate, x.dtype) * g / below, total]
+        denominator = sqrt(total) + like(operation.attribute("epsilon", 1e-6), x)
+        return [x - cast(current_rate, x.dtype) * g / denominator, total]
 
     return _update_each(operation, 1, update)
 
@@ -90,8 +90,8 @@ def _adam(operation: Operation) -> list[Output]:
         new = x - current_rate * first / (
             sqrt(second) + like(operation.attribute("epsilon", 1e-6), x)
         )
-        after = 1.0 - like(operation.attribute("norm_coefficient_post", 0.0), x)
-        return [after * new, first, second]
+        scale = 1.0 - like(operation.attribute("norm_coefficient_post", 0.0), x)
+        return [scale * new, first, second]
 
     return _update_each(operation, 2, update)
 

@@ -103,14 +103,16 @@ def _averages(operation: Operation, x: Output, windows: Windows) -> Output:
     total, counted = _sums(x, windows), not windows.has_extra
     if counted and (operation.attribute("count_include_pad", 0) or not windows.has_margins):
         return total / like(prod(windows.kernel), x)
-    ones = ones_like(x)
+    unit_image = ones_like(x)
     if operation.attribute("count_include_pad", 0):
-        ones = pad_axes(pad_axes(ones, windows.sides(with_extra=False), 1), windows.extra_sides())
+        unit_image = pad_axes(
+            pad_axes(unit_image, windows.sides(with_extra=False), 1), windows.extra_sides()
+        )
         margins = windows._replace(
             pads=[(0, 0)] * len(windows.kernel), extra=[0] * len(windows.kernel)
         )
-        return total / _sums(ones, margins)
-    return total / _sums(ones, windows)
+        return total / _sums(unit_image, margins)
+    return total / _sums(unit_image, windows)
 
 
 def _sums(x: Output, windows: Windows) -> Output:
@@ -163,8 +165,8 @@ def _max_unpool(operation: Operation) -> Output:
     return pad_axes(result, _pair(extra))
 
 
-def _pair(after: Output) -> Output:
-    return concat([after * constant(0, dtypes.int64), after], 1)
+def _pair(trailing: Output) -> Output:
+    return concat([trailing * constant(0, dtypes.int64), trailing], 1)
 
 
 # -------------------------------------------------------------------------------- export

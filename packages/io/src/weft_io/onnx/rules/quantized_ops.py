@@ -28,11 +28,11 @@ def _real(operation: Operation, index: int) -> Output:
     return operation.of("DequantizeLinear", *operation.inputs[index : index + 3])
 
 
-def _store(operation: Operation, real: Output, index: int, like: int = 0) -> Output:
+def _store(operation: Operation, real: Output, index: int, type_index: int = 0) -> Output:
     """Quantize to 8 bits with the scale and zero point in inputs `index` and after."""
     zero = operation.get(index + 1)
     if zero is None:
-        zero = constant(0, operation[like].dtype.base_dtype)
+        zero = constant(0, operation[type_index].dtype.base_dtype)
     return operation.of("QuantizeLinear", real, operation[index], zero)
 
 
@@ -78,13 +78,13 @@ def _pool(operation: Operation) -> Output:
 def _concat(operation: Operation) -> Output:
     parts = [_real(operation, index) for index in range(2, len(operation.inputs), 3)]
     result = operation.of("Concat", *parts, axis=operation.required("axis"))
-    return _store(operation, result, 0, like=2)
+    return _store(operation, result, 0, type_index=2)
 
 
 @importer("QLinearWhere", domain=RUNTIME)
 def _where(operation: Operation) -> Output:
     result = operation.of("Where", operation[0], _real(operation, 1), _real(operation, 4))
-    return _store(operation, result, 7, like=1)
+    return _store(operation, result, 7, type_index=1)
 
 
 @importer("QLinearReduceMean", domain=RUNTIME)
@@ -112,8 +112,8 @@ def _q_gemm(operation: Operation) -> Output:
 
 
 def _reverse(operation: Operation, index: int) -> Output:
-    known = operation.value(index)
-    return transpose(operation[index]) if known is None else constant(known.T)
+    known_value = operation.value(index)
+    return transpose(operation[index]) if known_value is None else constant(known_value.T)
 
 
 @importer("MatMulIntegerToFloat", domain=RUNTIME)

@@ -122,10 +122,14 @@ def _recurrent(operation: Operation) -> list[Output]:
         )
     for index in range(3):
         operation.require_rank(3, index)
-    said, width = operation.attribute("hidden_size"), (operation[2].dims or (None,))[-1]
-    if operation.op != "DynamicQuantizeLSTM" and said and width not in (said, None):
+    declared_size, width = operation.attribute("hidden_size"), (operation[2].dims or (None,))[-1]
+    if (
+        operation.op != "DynamicQuantizeLSTM"
+        and declared_size
+        and width not in (declared_size, None)
+    ):
         raise errors.InvalidArgumentError(
-            f"hidden_size of {operation.op} is {said}, its weights are of {width}"
+            f"hidden_size of {operation.op} is {declared_size}, its weights are of {width}"
         )
     count = operation[1].dims
     if count is not None and count[0] not in (len(backward), None):
@@ -164,12 +168,12 @@ def _sizes(x: Output) -> list[Any]:
 
 def _reshape(x: Output, sizes: Sequence[Any]) -> Output:
     """Reshape to sizes, which may include tensors and -1."""
-    known = [0 if isinstance(size, Output) else size for size in sizes]
-    if known.count(0) + known.count(-1) > 1:
+    known_sizes = [0 if isinstance(size, Output) else size for size in sizes]
+    if known_sizes.count(0) + known_sizes.count(-1) > 1:
         return reshape(x, stack(list(sizes)))
     if any(isinstance(size, Output) for size in sizes):
-        known = [size or -1 for size in known]
-    return reshape(x, known)
+        known_sizes = [size or -1 for size in known_sizes]
+    return reshape(x, known_sizes)
 
 
 def merge_directions(x: Output) -> Output:
@@ -278,11 +282,11 @@ class _Layer:
 
     def _final_state(self, state: Output, index: int, lengths: Output | None) -> Output:
         """Return a final state; 0 for sequences without steps, as in ONNX Runtime."""
-        known = self.operation.value(4)
+        known_lengths = self.operation.value(4)
         if (
             lengths is None
             or self.operation.get(index) is None
-            or (known is not None and known.all())
+            or (known_lengths is not None and known_lengths.all())
         ):
             return state
         return where_v2(reshape(lengths > 0, [1, -1, 1]), state, like(0, state))
@@ -302,8 +306,8 @@ class _Layer:
             bias = None if inner_bias is None else inner_bias[index]
             cell = _Cell(self, index, r[index], bias)
             part = _reverse(parts[index], lengths) if turned else parts[index]
-            every, *last = cell.loop(part, lengths, [item[index] for item in states])
-            result.append([_reverse(every, lengths) if turned else every, *last])
+            step_outputs, *last = cell.loop(part, lengths, [item[index] for item in states])
+            result.append([_reverse(step_outputs, lengths) if turned else step_outputs, *last])
         outputs, *lasts = zip(*result, strict=True)
         return [stack(list(outputs), axis=1), *[stack(list(item)) for item in lasts]]
 
@@ -451,17 +455,17 @@ class _Cell:
                 is_active = expand_dims(less(step_index, lengths), 1)
                 new = [where_v2(is_active, a, b) for a, b in zip(new, old, strict=True)]
                 shown = where_v2(is_active, shown, like(0, shown))
-            for item, before in zip(new, old, strict=True):
-                item.set_shape(before.shape)
+            for item, old_state in zip(new, old, strict=True):
+                item.set_shape(old_state.shape)
             return [step_index + 1, results.write(step_index, shown), *new]
 
         result = while_loop(
             lambda step_index, *_: less(step_index, steps), body, [constant(0), results, *states]
         )
-        every = result[1].stack()
+        outputs = result[1].stack()
         sizes = (None, None) if rows.dims is None else rows.dims[:2]
-        every.set_shape([*sizes, None if self.r.dims is None else self.r.dims[0]])
-        return [every, *result[2:]]
+        outputs.set_shape([*sizes, None if self.r.dims is None else self.r.dims[0]])
+        return [outputs, *result[2:]]
 
     def _read_states(
         self, old: Sequence[Output], step_index: Output, lengths: Output | None
@@ -483,13 +487,13 @@ class _Cell:
         f, g = self.activations
         gates, new = self._parts(x, 2, 1)
         if self.reset_after:
-            more, inner = self._parts(self.product(h, self.r), 2, 1)
+            recurrent, inner = self._parts(self.product(h, self.r), 2, 1)
             if self.inner_bias is not None:
                 inner = inner + self.inner_bias
         else:
             of_gates, of_new = self._parts(self.r, 2, 1)
-            more, inner = self.product(h, of_gates), None
-        z, r = self._parts(f(self.clip_input(gates + more)), 1, 1)
+            recurrent, inner = self.product(h, of_gates), None
+        z, r = self._parts(f(self.clip_input(gates + recurrent)), 1, 1)
         inner = self.product(r * h, of_new) if inner is None else r * inner
         new = g(self.clip_input(new + inner))
         return [new + z * (h - new)]

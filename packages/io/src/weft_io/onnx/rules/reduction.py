@@ -54,9 +54,11 @@ _REDUCE: Final[dict[str, _Reduce]] = {
 def _reduce(operation: Operation) -> Output:
     x, axes = operation[0], operation.tensor(1, "axes")
     keep = bool(operation.attribute("keepdims", 1))
-    known = None if axes is None else constant_value(axes)
-    if known is not None and known.size and x.dims is not None:
-        return _reduce_axes(operation, [int(axis) % len(x.dims) for axis in known.ravel()], keep)
+    known_axes = None if axes is None else constant_value(axes)
+    if known_axes is not None and known_axes.size and x.dims is not None:
+        return _reduce_axes(
+            operation, [int(axis) % len(x.dims) for axis in known_axes.ravel()], keep
+        )
     rule, empty_is_none = _rule(operation, x), operation.attribute("noop_with_empty_axes", 0)
     if axes is None or axes.dims == (0,):
         return rule(expand_dims(x, 0), 0, False) if empty_is_none else rule(x, None, keep)
@@ -68,9 +70,9 @@ def _reduce(operation: Operation) -> Output:
 def _all_if_empty(axes: Output, x: Output) -> Output:
     """Return the axes; all axes of x if `axes` turns out to be empty at run time."""
     axes = reshape(axes, [-1])
-    every = sequence(cast(rank_of(x), axes.dtype.base_dtype))
-    count = where_v2(equal(size(axes), 0), size(every), 0)
-    return concat([axes, every[:count]], 0)
+    all_axes = sequence(cast(rank_of(x), axes.dtype.base_dtype))
+    count = where_v2(equal(size(axes), 0), size(all_axes), 0)
+    return concat([axes, all_axes[:count]], 0)
 
 
 def _rule(operation: Operation, x: Output) -> _Reduce:
@@ -185,13 +187,15 @@ def _export_reduction(export: NodeExport, op: str, x: Value) -> Value:
     if x.untransposed is not None:
         source, order = x.untransposed
         reduced_axes = {axis % len(order) for axis in flat}
-        left = (
+        remaining_axes = (
             order if keep else [item for axis, item in enumerate(order) if axis not in reduced_axes]
         )
         result = export.add(
             op, source, export.ints([order[axis] for axis in reduced_axes]), keepdims=keep
         )
-        return export.transposed(result, [sorted(left).index(item) for item in left])
+        return export.transposed(
+            result, [sorted(remaining_axes).index(item) for item in remaining_axes]
+        )
     return export.add(op, x, export.ints(flat), keepdims=keep)
 
 

@@ -205,8 +205,8 @@ class _Resizing:
         taps, weights = self._taps(positions, self.scales[index], n)
         values = gather(x, cast(clip_by_value(taps, like(0, n), n - 1.0), dtypes.int64), axis=axis)
         # The axis has become two: output pixels, and the input pixels of each.
-        after = self.operation.rank() - axis - 1
-        for _ in range(after):
+        num_trailing = self.operation.rank() - axis - 1
+        for _ in range(num_trailing):
             weights = expand_dims(weights, -1)
         return reduce_sum(values * cast(weights, values.dtype), axis + 1)
 
@@ -216,11 +216,11 @@ class _Resizing:
         shrink = like(1, scale)
         if self.operation.attribute("antialias", 0):
             shrink = minimum(scale, shrink)
-        # From `before` places in front of a point on; the farthest ones may have no weight.
-        before = ceil(like(reach, scale) / shrink) - 1.0
-        count = cast(2.0 * before + 2.0, dtypes.int64)
+        # From `num_leading` places in front of a point on; the farthest ones may have no weight.
+        num_leading = ceil(like(reach, scale) / shrink) - 1.0
+        count = cast(2.0 * num_leading + 2.0, dtypes.int64)
         base = floor(positions)
-        taps = expand_dims(base - before, 1) + cast(sequence(count), _wide)
+        taps = expand_dims(base - num_leading, 1) + cast(sequence(count), _wide)
         distance = absolute(taps - expand_dims(positions, 1)) * shrink
         weights = self._weights(distance)
         if self.operation.attribute("exclude_outside", 0):

@@ -42,8 +42,8 @@ def _affine_grid(operation: Operation) -> Output:
     """Return the grid of an affine map for an image size, with x before y before z."""
     theta, size = operation[0], operation[1]
     operation.require_rank(3)
-    known = None if size.dims is None else size.dims[0]
-    count = operation.size(1) if known is None else known - 2
+    num_sizes = None if size.dims is None else size.dims[0]
+    count = operation.size(1) if num_sizes is None else num_sizes - 2
     if count not in (2, 3):
         raise errors.InvalidArgumentError(
             "AffineGrid requires theta of shape (N, 2, 3) or (N, 3, 4), and 4 or 5 sizes; got "
@@ -135,8 +135,8 @@ def _sample(
         for (position, w), n in zip(corner, sizes, strict=True):
             wide = cast(n, position.dtype)
             weight = w if weight is None else weight * w
-            inside = logical_and(greater_equal(position, like(0, position)), less(position, wide))
-            is_inside = inside if is_inside is None else logical_and(is_inside, inside)
+            in_axis = logical_and(greater_equal(position, like(0, position)), less(position, wide))
+            is_inside = in_axis if is_inside is None else logical_and(is_inside, in_axis)
             if mode == "cubic" and padding != "zeros":
                 position = _map_into_image(position, wide, padding, align)
             index.append(
@@ -419,10 +419,10 @@ def _col2im(operation: Operation) -> Output:
     for i in range(count):
         coordinates = sequence(taps[i]) * dilations[i] - pads[i]
         line = expand_dims(coordinates, 1) + sequence(numbers[i]) * strides[i]
-        inside = logical_and(greater_equal(line, like(0, line)), less(line, image[i]))
+        in_axis = logical_and(greater_equal(line, like(0, line)), less(line, image[i]))
         outer, inner = expand_dims(expand_dims(flat, 1), 3), expand_dims(expand_dims(line, 0), 2)
         is_inside = logical_and(
-            greater_equal(outer, like(0, outer)), expand_dims(expand_dims(inside, 0), 2)
+            greater_equal(outer, like(0, outer)), expand_dims(expand_dims(in_axis, 0), 2)
         )
         joined = where_v2(is_inside, outer * image[i] + inner, like(-1, outer))
         sizes = shape64(joined)
@@ -463,11 +463,11 @@ def _non_max_suppression(operation: Operation) -> Output:
     def body(index: Output, rows: TensorArray) -> list[Any]:
         image, label = index // classes, index % classes
         chosen = non_max_suppression(boxes[image], scores[image, label], max_count, overlap, lowest)
-        ones = ones_like(cast(chosen, dtypes.int64))
+        unit_column = ones_like(cast(chosen, dtypes.int64))
         clipped = stack(
             [
-                ones * cast(image, dtypes.int64),
-                ones * cast(label, dtypes.int64),
+                unit_column * cast(image, dtypes.int64),
+                unit_column * cast(label, dtypes.int64),
                 cast(chosen, dtypes.int64),
             ],
             axis=1,

@@ -27,20 +27,20 @@ def _tensors(element: TypeProto, dims: Sequence[int | None] | None) -> TypeProto
     return helper.make_tensor_type_proto(element.tensor_type.elem_type, dims)
 
 
-def common_type(first_type: TypeProto, other: TypeProto) -> TypeProto:
+def common_type(first_type: TypeProto, second_type: TypeProto) -> TypeProto:
     """Return a type that includes two types which differ at most in shapes."""
-    if first_type.HasField("sequence_type") and other.HasField("sequence_type"):
+    if first_type.HasField("sequence_type") and second_type.HasField("sequence_type"):
         return _sequence_of(
-            common_type(first_type.sequence_type.elem_type, other.sequence_type.elem_type)
+            common_type(first_type.sequence_type.elem_type, second_type.sequence_type.elem_type)
         )
-    if first_type.HasField("optional_type") and other.HasField("optional_type"):
+    if first_type.HasField("optional_type") and second_type.HasField("optional_type"):
         result = TypeProto()
-        inner = common_type(first_type.optional_type.elem_type, other.optional_type.elem_type)
+        inner = common_type(first_type.optional_type.elem_type, second_type.optional_type.elem_type)
         result.optional_type.elem_type.CopyFrom(inner)
         return result
-    if not (first_type.HasField("tensor_type") and other.HasField("tensor_type")):
+    if not (first_type.HasField("tensor_type") and second_type.HasField("tensor_type")):
         return first_type
-    a, b = type_and_shape(first_type)[1], type_and_shape(other)[1]
+    a, b = type_and_shape(first_type)[1], type_and_shape(second_type)[1]
     if a is None or b is None or len(a) != len(b):
         return _tensors(first_type, None)
     return _tensors(first_type, [x if x == y else None for x, y in zip(a, b, strict=True)])
@@ -99,8 +99,12 @@ def _insert(operation: Operation) -> Output:
     index = out("SequenceLength", [sequence]) if sizes_input is None else _position(operation, 2)
     result = out("SequenceInsert", [sequence, operation[1], index])
     member = operation.type(1)
-    known = operation.type(0).sequence_type
-    element = common_type(member, known.elem_type) if known.HasField("elem_type") else member
+    sequence_type = operation.type(0).sequence_type
+    element = (
+        common_type(member, sequence_type.elem_type)
+        if sequence_type.HasField("elem_type")
+        else member
+    )
     return operation.typed(result, _sequence_of(element))
 
 

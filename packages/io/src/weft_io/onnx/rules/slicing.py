@@ -66,8 +66,8 @@ def _constant_axes(operation: Operation, starts: Output) -> list[int] | None:
         return None if count is None else list(range(count))
     if operation.get(3) is None:
         return [int(axis) for axis in operation.attribute("axes")]
-    known = operation.value(3)
-    return None if known is None else [int(axis) for axis in known.reshape(-1)]
+    known_axes = operation.value(3)
+    return None if known_axes is None else [int(axis) for axis in known_axes.reshape(-1)]
 
 
 def _ranges(
@@ -116,19 +116,19 @@ def _clamp_starts(x: Output, axes: Sequence[int], starts: Output, steps: Output)
     return where_v2(less(steps, like(0, steps)), maximum(starts, -sizes), starts)
 
 
-def _entries(values: Output, positions: Sequence[int], size: int, other: int) -> Output:
+def _entries(values: Output, positions: Sequence[int], size: int, default: int) -> Output:
     """Return a vector with `values` at some positions and a default elsewhere."""
     if list(positions) == list(range(size)):
         return values
-    known = constant_value(values)
+    known_values = constant_value(values)
     dtype = values.dtype.base_dtype
-    if known is not None:
-        entries: Any = np.full(size, other, dtype.numpy)
-        entries[list(positions)] = known
+    if known_values is not None:
+        entries: Any = np.full(size, default, dtype.numpy)
+        entries[list(positions)] = known_values
         return constant(entries)
     index = np.zeros(size, np.int64)
     index[list(positions)] = np.arange(1, len(positions) + 1)
-    return gather(concat([constant([other], dtype), values], 0), constant(index))
+    return gather(concat([constant([default], dtype), values], 0), constant(index))
 
 
 def _ranges_of_computed_axes(
@@ -142,8 +142,8 @@ def _ranges_of_computed_axes(
     end = tensor_scatter_nd_update(sizes, rows, ends)
     if steps is None:
         return strided_slice(x, begin, end)
-    ones = zeros_like(sizes) + like(1, sizes)
-    step_values = tensor_scatter_nd_update(ones, rows, steps)
+    unit_steps = zeros_like(sizes) + like(1, sizes)
+    step_values = tensor_scatter_nd_update(unit_steps, rows, steps)
     begin = where_v2(less(step_values, like(0, step_values)), maximum(begin, -sizes), begin)
     return strided_slice(x, begin, end, step_values)
 
@@ -249,9 +249,9 @@ def _shrink(export: NodeExport, slice_parts: _Part, i: int, axis: int) -> None:
         slice_parts.ends.append(_FAR if start == -1 else start + 1)
         return
     last = export.add("Equal", start, export.ints([-1]), dtype=dtypes.bool_)
-    after = export.add("Add", start, export.ints([1]))
+    next_index = export.add("Add", start, export.ints([1]))
     slice_parts.ends.append(
-        export.add("Where", last, export.ints([_FAR]), after, dtype=dtypes.int64)
+        export.add("Where", last, export.ints([_FAR]), next_index, dtype=dtypes.int64)
     )
 
 
@@ -279,9 +279,9 @@ def _cut(
 
 def _entry(export: NodeExport, index: int, i: int) -> int | Value:
     """Return one element of an input: a number if it is known, else a vector of one element."""
-    known = export.value(index)
-    if known is not None:
-        return int(known[i])
+    known_entries = export.value(index)
+    if known_entries is not None:
+        return int(known_entries[i])
     partial = constant_value(export.node.inputs[index], partial=True)
     if partial is not None and partial[i] is not None:
         return int(partial[i])
@@ -292,8 +292,8 @@ def _entry(export: NodeExport, index: int, i: int) -> int | Value:
 
 
 def _vector(export: NodeExport, entries: list[int | Value]) -> Value:
-    known = [item for item in entries if isinstance(item, int)]
-    if len(known) == len(entries):
-        return export.ints(known)
+    known_numbers = [item for item in entries if isinstance(item, int)]
+    if len(known_numbers) == len(entries):
+        return export.ints(known_numbers)
     parts = [export.ints([item]) if isinstance(item, int) else item for item in entries]
     return parts[0] if len(parts) == 1 else export.add("Concat", *parts, axis=0)

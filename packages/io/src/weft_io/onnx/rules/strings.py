@@ -56,8 +56,8 @@ def _normalize(operation: Operation) -> Output:
             stops = [word.decode().lower().encode() for word in stops]
         flat = reshape(words, [-1])
         result = reduce_any(equal(expand_dims(flat, 1), constant(stops)), 1)
-        kept = boolean_mask(reshape(x, [-1]), logical_not(result))
-        x = kept if operation.rank() == 1 else reshape(kept, [1, -1])
+        kept_words = boolean_mask(reshape(x, [-1]), logical_not(result))
+        x = kept_words if operation.rank() == 1 else reshape(kept_words, [1, -1])
     if change in cases:
         x = cases[change](x, encoding="utf-8")
     empty = constant([b""] if operation.rank() == 1 else [[b""]])
@@ -79,8 +79,8 @@ def _split(operation: Operation) -> list[Output]:
     )
     rows, columns = parts.dense_shape[0], parts.dense_shape[1]
     table = scatter_nd(parts.indices, parts.values, stack([rows, columns]))
-    ones = fill(shape64(parts.values), constant(1, dtypes.int64))
-    counts = scatter_nd(parts.indices[:, :1], ones, reshape(rows, [1]))
+    unit_counts = fill(shape64(parts.values), constant(1, dtypes.int64))
+    counts = scatter_nd(parts.indices[:, :1], unit_counts, reshape(rows, [1]))
     return [reshape(table, concat([sizes, [columns]], 0)), reshape(counts, sizes)]
 
 
@@ -93,14 +93,14 @@ _MAX_CHARACTERS: Final = 1000
 @importer("Tokenizer", domain="com.microsoft")
 def _tokenizer(operation: Operation) -> Output:
     """Import ONNX Runtime's Tokenizer, which scikit-learn's text models use: (..., most tokens)."""
-    x, least = operation[0], operation.attribute("mincharnum", 1)
+    x, min_characters = operation[0], operation.attribute("mincharnum", 1)
     if operation.attribute("mark", 0):
         raise errors.UnimplementedError(
             "Tokenizer does not support mark=1 (markers of the beginning and end of a text)"
         )
-    if not 1 <= least <= _MAX_CHARACTERS:
+    if not 1 <= min_characters <= _MAX_CHARACTERS:
         raise errors.InvalidArgumentError(
-            f"mincharnum of Tokenizer must be 1 to {_MAX_CHARACTERS}, got {least}"
+            f"mincharnum of Tokenizer must be 1 to {_MAX_CHARACTERS}, got {min_characters}"
         )
     separators, expression = operation.attribute("separators"), operation.attribute("tokenexp")
     if bool(separators) == bool(expression):
@@ -116,7 +116,7 @@ def _tokenizer(operation: Operation) -> Output:
     text = strings.regex_replace(text, expression, rf"{_BEGIN}\0{_END}")
     text = strings.regex_replace(text, rf"{_END}{outside}*", _END)
     text = strings.regex_replace(text, rf"\A{outside}*", "")
-    text = strings.regex_replace(text, f"{_BEGIN}{outside}{{0,{least - 1}}}{_END}", "")
+    text = strings.regex_replace(text, f"{_BEGIN}{outside}{{0,{min_characters - 1}}}{_END}", "")
     tokens = strings.string_split(strings.regex_replace(text, _END, ""), _BEGIN)
     result = sparse_tensor_to_dense(tokens, operation.required("pad_value"))
     return reshape(result, concat([shape64(x), shape64(result)[1:]], 0))
@@ -186,8 +186,8 @@ def _occurrences(rows: Output, grams: list[list[object]], length: int, skips: in
         last = width - reach
         first = sequence(where_v2(last > 0, last, constant(0, dtypes.int64)))
         windows = stack([gather(rows, first + (skip + 1) * i, axis=1) for i in range(length)], 2)
-        same = reduce_all(equal(expand_dims(windows, 2), gram_table), 3)
-        result = reduce_sum(cast(same, dtypes.float32), 1)
+        matches = reduce_all(equal(expand_dims(windows, 2), gram_table), 3)
+        result = reduce_sum(cast(matches, dtypes.float32), 1)
         total = result if total is None else total + result
     assert total is not None
     return total

@@ -38,8 +38,12 @@ def _table(operation: Operation, name: str, *dims: int) -> Array:
     Raises: InvalidArgumentError: the number of elements does not match.
     """
     result = np.array(operation.required(name), np.float32)
-    known = int(np.prod([item for item in dims if item != -1]))
-    if not result.size or result.size % known or (-1 not in dims and result.size != known):
+    known_count = int(np.prod([item for item in dims if item != -1]))
+    if (
+        not result.size
+        or result.size % known_count
+        or (-1 not in dims and result.size != known_count)
+    ):
         raise errors.InvalidArgumentError(
             f"{operation.op}: {name} of {result.size} numbers does not have the shape {list(dims)}"
         )
@@ -134,8 +138,8 @@ def _duels(operation: Operation, x: Output, per_class: list[int]) -> Output:
     first, second = np.triu_indices(count, 1)
     sums = concat(parts, 1)  # class c against others is at c * (count - 1)
     class_sums = gather(sums, constant(first * (count - 1) + second - 1), axis=1)
-    other = gather(sums, constant(second * (count - 1) + first), axis=1)
-    return class_sums + other + constant(_table(operation, "rho", len(first)))
+    opposite_sums = gather(sums, constant(second * (count - 1) + first), axis=1)
+    return class_sums + opposite_sums + constant(_table(operation, "rho", len(first)))
 
 
 class _Pairs:
@@ -152,9 +156,9 @@ class _Pairs:
     def expand_pairs(self, values: Output, opposite: Any) -> Output:
         """Expand (rows, pairs) to (rows, classes, classes): opposite below the diagonal."""
         pair_values = gather(values, constant(self._at), axis=1)
-        nothing = constant(np.zeros((), values.dtype.numpy))
-        below = where_v2(constant(self._below), opposite(pair_values), nothing)
-        return where_v2(constant(self._above), pair_values, below)
+        zero = constant(np.zeros((), values.dtype.numpy))
+        lower_triangle = where_v2(constant(self._below), opposite(pair_values), zero)
+        return where_v2(constant(self._above), pair_values, lower_triangle)
 
 
 def _probabilities(operation: Operation, scores: Output, table: _Pairs) -> Output:

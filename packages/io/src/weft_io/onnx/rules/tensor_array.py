@@ -27,10 +27,10 @@ def _write_array(export: NodeExport) -> list[Value | None]:
             Filling(None, dims) if same_shapes and export.of(export.node.inputs[0]) == 0 else None
         )
         return [handle, result]
-    known = dims is not None and None not in dims
-    inner = export.ints(dims if known else [0])
+    has_known_dims = dims is not None and None not in dims
+    inner = export.ints(dims if has_known_dims else [0])
     sizes = export.add("Concat", export.vector(export[0]), inner, axis=0)
-    if not known:  # a placeholder: the shape of later writes is unknown
+    if not has_known_dims:  # a placeholder: the shape of later writes is unknown
         sizes = export.add("Compress", sizes, export.constant([True, True]), axis=0)
     filling = Filling(export[0], dims) if same_shapes else None
     rows = export.filled(0, sizes, dtype)
@@ -53,12 +53,12 @@ def _find_creator(handle: Output) -> Node:
 def _write_write(export: NodeExport) -> Value:
     """Export a write; a growing array must be written in order, as ONNX requires."""
     value, index = export[2], export.reshape(export.int64(export[1]), [])
-    before = export[3].filling
+    old_filling = export[3].filling
     flow = export.add("SequenceInsert", export.sequence(3), value, index, sequence=True)
     if not _grows(_find_creator(export.node.inputs[0])):
         next_index = export.add("Add", index, export.ints(1))
         flow = export.add("SequenceErase", flow, next_index, sequence=True)
-    flow.filling = None if before is None else before.with_write(index, value)
+    flow.filling = None if old_filling is None else old_filling.with_write(index, value)
     return flow
 
 
@@ -89,9 +89,9 @@ def _write_scatter(export: NodeExport) -> Value:
 
 def _is_all(export: NodeExport, index: int) -> bool:
     """Return True if indices select all elements in order, as in `stack` and `unstack`."""
-    known, node = export.value(index), export.node.inputs[index].node
-    if known is not None:
-        return bool(np.array_equal(known, np.arange(known.size)))
+    known_indices, node = export.value(index), export.node.inputs[index].node
+    if known_indices is not None:
+        return bool(np.array_equal(known_indices, np.arange(known_indices.size)))
     if node.type != "Range":
         return False
     bounds = [export.of(source) for source in (node.inputs[0], node.inputs[2])]

@@ -157,14 +157,16 @@ class Trees:
             raise errors.InvalidArgumentError(
                 f"aggregate_function must be one of {list(rule)}, got {aggregate!r}"
             )
-        said = ~np.isnan(self.weights)
-        nothing = {"MIN": np.inf, "MAX": -np.inf}.get(aggregate, 0)
-        weights = np.where(said, self.weights, self.weights.dtype.type(nothing))
+        has_weight = ~np.isnan(self.weights)
+        identity = {"MIN": np.inf, "MAX": -np.inf}.get(aggregate, 0)
+        weights = np.where(has_weight, self.weights, self.weights.dtype.type(identity))
         leaves = self.leaves(x)
         result = rule[aggregate](gather(constant(weights), leaves), 1)
-        if not nothing or said[self.mode == _LEAF].all():
+        if not identity or has_weight[self.mode == _LEAF].all():
             return result
-        return where_v2(reduce_any(gather(constant(said), leaves), 1), result, like(0, result))
+        return where_v2(
+            reduce_any(gather(constant(has_weight), leaves), 1), result, like(0, result)
+        )
 
 
 def _members(values: Sequence[float], mode: Array, dtype: Any) -> Array:
@@ -191,7 +193,7 @@ def _tree_ensemble(operation: Operation) -> Output:
     mode = np.concatenate([modes.astype(np.int64), np.full(leaves, _LEAF)])
     ids = np.arange(count + leaves)
 
-    def along(nodes: str, leafs: str) -> Array:
+    def per_node(nodes: str, leafs: str) -> Array:
         successors = np.asarray(read(nodes)) + count * np.asarray(read(leafs))
         return np.concatenate([successors, ids[count:]])
 
@@ -203,8 +205,8 @@ def _tree_ensemble(operation: Operation) -> Output:
         _pad(read("nodes_featureids"), leaves, np.int64),
         _pad(splits, leaves, splits.dtype),
         mode,
-        along("nodes_truenodeids", "nodes_trueleafs"),
-        along("nodes_falsenodeids", "nodes_falseleafs"),
+        per_node("nodes_truenodeids", "nodes_trueleafs"),
+        per_node("nodes_falsenodeids", "nodes_falseleafs"),
         _pad(missing, leaves, bool),
         _members([] if members is None else members, mode, splits.dtype),
         np.asarray(read("tree_roots"), np.int64),
@@ -217,8 +219,8 @@ def _tree_ensemble(operation: Operation) -> Output:
     return transform_scores(scores, kinds[operation.attribute("post_transform", 0)])
 
 
-def _pad(values: Any, more: int, dtype: Any) -> Array:
-    return np.concatenate([np.asarray(values, dtype), np.zeros(more, dtype)])
+def _pad(values: Any, num_zeros: int, dtype: Any) -> Array:
+    return np.concatenate([np.asarray(values, dtype), np.zeros(num_zeros, dtype)])
 
 
 def _check(trees: Trees) -> None:
@@ -246,7 +248,7 @@ def _former(operation: Operation, prefix: str, targets: int) -> Trees:
     split = np.asarray(read("nodes_values") if values is None else values)
     split = split if split.dtype == np.float64 and values is not None else split.astype(np.float32)
 
-    def along(name: str) -> Array:
+    def attribute_array(name: str) -> Array:
         result = [
             row if mode[row] == _LEAF else row_of.get((tree, successors), -1)
             for row, ((tree, _), successors) in enumerate(zip(ids, read(name), strict=True))
@@ -268,8 +270,8 @@ def _former(operation: Operation, prefix: str, targets: int) -> Trees:
         np.where(mode == _LEAF, 0, np.asarray(read("nodes_featureids"))),
         split,
         mode,
-        along("nodes_truenodeids"),
-        along("nodes_falsenodeids"),
+        attribute_array("nodes_truenodeids"),
+        attribute_array("nodes_falsenodeids"),
         np.asarray(missing, bool),
         np.full((len(ids), 1), np.nan, split.dtype),
         np.sort(first).astype(np.int64),
@@ -324,10 +326,13 @@ def _binary(operation: Operation, score: Output) -> list[Output]:
     kind = operation.attribute("post_transform", "NONE")
     if kind == "LOGISTIC":
         second = transform_scores(score, kind)
-        both = stack([1.0 - second, second], axis=1)
-        return [select_labels(operation, argmax(both, 1)), cast(both, dtypes.float32)]
+        class_scores = stack([1.0 - second, second], axis=1)
+        return [
+            select_labels(operation, argmax(class_scores, 1)),
+            cast(class_scores, dtypes.float32),
+        ]
     shares = kind in ("NONE", "PROBIT")
-    both = stack([1.0 - score if shares else -score, score], axis=1)
+    class_scores = stack([1.0 - score if shares else -score, score], axis=1)
     chosen = cast(greater(score, like(0.5 if shares else 0.0, score)), dtypes.int64)
-    result = both if kind == "NONE" else transform_scores(both, kind)
+    result = class_scores if kind == "NONE" else transform_scores(class_scores, kind)
     return [select_labels(operation, chosen), cast(result, dtypes.float32)]

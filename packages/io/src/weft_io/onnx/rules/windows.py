@@ -62,8 +62,8 @@ class Windows(NamedTuple):
     def sides(self, with_extra: bool = True) -> Output:
         """Return the padding of all axes, int64, shape (rank, 2)."""
         rows: list[list[Any]] = [[0, 0]]
-        for (before, after), extra in zip(self.pads, self.extra, strict=True):
-            rows.append([before, after + extra if with_extra else after])
+        for (leading, trailing), extra in zip(self.pads, self.extra, strict=True):
+            rows.append([leading, trailing + extra if with_extra else trailing])
         return stack_margins([*rows, [0, 0]])
 
     def extra_sides(self) -> Output:
@@ -73,8 +73,8 @@ class Windows(NamedTuple):
     def along(self, axis: int) -> Windows:
         """Return the windows along one axis, with a kernel size of 1 along the others."""
         parts = self.kernel, self.strides, self.dilations
-        only = ([n if i == axis else 1 for i, n in enumerate(part)] for part in parts)
-        kernel, strides, dilations = only
+        along_axis = ([n if i == axis else 1 for i, n in enumerate(part)] for part in parts)
+        kernel, strides, dilations = along_axis
         return self._replace(kernel=kernel, strides=strides, dilations=dilations)
 
     def taps(self, x: Output) -> list[Output]:
@@ -180,15 +180,15 @@ def _check_margins(operation: Operation, x: Output, pads: Sequence[tuple[Size, S
 
 
 def _size(x: Output, axis: int) -> Size:
-    known = x.dims[axis] if x.dims is not None else None
-    return shape64(x)[axis] if known is None else known
+    known_size = x.dims[axis] if x.dims is not None else None
+    return shape64(x)[axis] if known_size is None else known_size
 
 
 def _same_padding(size: Size, extent: int, stride: int, more_before: bool) -> tuple[Size, Size]:
     """Return the SAME padding, which results in one window per stride."""
     total = _require_nonnegative(((size + stride - 1) // stride - 1) * stride + extent - size)
-    less = total // 2
-    return (total - less, less) if more_before else (less, total - less)
+    smaller = total // 2
+    return (total - smaller, smaller) if more_before else (smaller, total - smaller)
 
 
 def _extra(size: Size, extent: int, stride: int, pads: tuple[Size, Size]) -> Size:
@@ -263,9 +263,11 @@ def slide(
             _margin(size, (k - 1) * d + 1, s)
             for size, k, d, s in zip(sizes, kernel, dilations, strides, strict=True)
         ]
-        known = [item for item in totals if item is not None]
-        if len(known) == len(totals):
-            result["pads"] = [item // 2 for item in known] + [item - item // 2 for item in known]
+        known_totals = [item for item in totals if item is not None]
+        if len(known_totals) == len(totals):
+            result["pads"] = [item // 2 for item in known_totals] + [
+                item - item // 2 for item in known_totals
+            ]
         else:
             result["auto_pad"] = "SAME_UPPER"
     return result
