@@ -53,8 +53,8 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
                 f"{f.__name__} must return (result, grad_fn), got {format_value(pair)}"
             )
         result, grad_fn = pair
-        several = isinstance(result, list | tuple)
-        results = [builder.convert_to_tensor(r) for r in (result if several else [result])]
+        is_sequence = isinstance(result, list | tuple)
+        results = [builder.convert_to_tensor(r) for r in (result if is_sequence else [result])]
         variables = _variables_read(graph.nodes[start:], graph)
         if variables and "variables" not in inspect.signature(grad_fn).parameters:
             raise errors.InvalidTypeError(
@@ -62,7 +62,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
                 "must take the argument variables="
             )
         handles = [v.handle for v in variables]
-        return _wrap(graph, results, inputs, handles, variables, grad_fn, type(result), several)
+        return _wrap(graph, results, inputs, handles, variables, grad_fn, type(result), is_sequence)
 
     return call_with_gradient
 
@@ -100,7 +100,7 @@ def _wrap(
     variables: list[Any],
     grad_fn: Callable[..., Any],
     kind: Any,
-    several: bool,
+    is_sequence: bool,
 ) -> Any:
     def gradient(node: Node, *grads: Any) -> Sequence[Any]:
         kwargs = {"variables": variables} if variables else {}
@@ -122,7 +122,7 @@ def _wrap(
     with graph.gradient_override_map({"IdentityN": name}):
         node = builder.create("IdentityN", [[*results, *inputs, *handles]])
     values = list(node.outputs[: len(results)])
-    if not several:
+    if not is_sequence:
         return values[0]
     return kind._make(values) if hasattr(kind, "_make") else kind(values)
 

@@ -171,10 +171,10 @@ class _Region:
         self._members = _members_by_context(candidates)
         self._retained: set[Unit] = set()
         self._keep_private(candidates)
-        inside = self._reach(results)
-        self.nodes = sorted(inside, key=lambda node: node.index)
+        members = self._reach(results)
+        self.nodes = sorted(members, key=lambda node: node.index)
         uses = [*[s for node in self.nodes for s in node.inputs], *results]
-        self.uses = list(dict.fromkeys(source for source in uses if source.node not in inside))
+        self.uses = list(dict.fromkeys(source for source in uses if source.node not in members))
 
     def find_node(self, name: str) -> Node | None:
         """Return the node of that name in its graph."""
@@ -247,14 +247,14 @@ class _Region:
         while changed:
             changed = False
             for units in users.values():
-                left = [unit for unit in units if unit not in self._retained]
-                if left and not all(self._may_run_again(unit) for unit in units):
-                    self._retained.update(left)
+                unsaved = [unit for unit in units if unit not in self._retained]
+                if unsaved and not all(self._may_run_again(unit) for unit in units):
+                    self._retained.update(unsaved)
                     changed = True
 
     def _reach(self, results: Sequence[Output]) -> set[Node]:
         """Return the repeatable nodes that the results depend on."""
-        inside: set[Node] = set()
+        reached: set[Node] = set()
         visited: set[Unit] = set()
         stack = [result.node for result in results]
         while stack:
@@ -265,9 +265,9 @@ class _Region:
             if not self._may_run_again(unit):
                 continue
             members = self._nodes_of(unit)
-            inside.update(members)
-            stack.extend([s.node for node in members for s in node.inputs if s.node not in inside])
-        return inside
+            reached.update(members)
+            stack.extend([s.node for node in members for s in node.inputs if s.node not in reached])
+        return reached
 
 
 def _is_handle(output: Output) -> bool:

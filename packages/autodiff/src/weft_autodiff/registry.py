@@ -173,12 +173,12 @@ _calls = threading.local()
 @contextmanager
 def name_calls(source: str) -> Iterator[None]:
     """Set `gradient_source` to `source`, unique per call of `gradients`, inside the block."""
-    before = gradient_source()
+    saved_source = gradient_source()
     _calls.source = source
     try:
         yield
     finally:
-        _calls.source = before
+        _calls.source = saved_source
 
 
 def gradient_source() -> str:

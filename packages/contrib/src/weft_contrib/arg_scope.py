@@ -122,12 +122,12 @@ def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[Scope]:
             raise errors.InvalidArgumentError(
                 "arg_scope(scope) accepts no keyword arguments, got " + ", ".join(kwargs)
             )
-        inside = {key: dict(value) for key, value in list_ops_or_scope.items()}
+        new_scope = {key: dict(value) for key, value in list_ops_or_scope.items()}
     else:
-        inside = _extend_scope(list_ops_or_scope, kwargs)
-    _scopes.stack.append(inside)
+        new_scope = _extend_scope(list_ops_or_scope, kwargs)
+    _scopes.stack.append(new_scope)
     try:
-        yield inside
+        yield new_scope
     finally:
         _scopes.stack.pop()
 
@@ -137,7 +137,7 @@ def _extend_scope(functions: Any, defaults: dict[str, Any]) -> Scope:
         raise errors.InvalidTypeError(
             f"arg_scope requires a list of functions or a scope, got {functions!r}"
         )
-    inside = {key: dict(value) for key, value in _scopes.stack[-1].items()}
+    new_scope = {key: dict(value) for key, value in _scopes.stack[-1].items()}
     for function in functions:
         _check(function)
         key = _key(function)
@@ -146,8 +146,8 @@ def _extend_scope(functions: Any, defaults: dict[str, Any]) -> Scope:
         for name in defaults:
             if name not in parameters and not takes_any:
                 raise unknown_argument(key, name, parameters)
-        inside.setdefault(key, {}).update(defaults)
-    return inside
+        new_scope.setdefault(key, {}).update(defaults)
+    return new_scope
 
 
 def _check(function: Any) -> None:

@@ -38,16 +38,16 @@ def stack_bidirectional_rnn(
     """
     forward, backward = _validate(cells_fw, cells_bw, initial_states_fw, initial_states_bw)
     states_fw, states_bw = [], []
-    below = inputs
+    layer_inputs = inputs
     with variable_scope(scope or "stack_bidirectional_rnn"):
         for i, (fw, bw) in enumerate(zip(cells_fw, cells_bw, strict=True)):
             with variable_scope(f"cell_{i}"):
-                below, state_fw, state_bw = static_bidirectional_rnn(
-                    fw, bw, below, forward[i], backward[i], dtype, sequence_length
+                layer_inputs, state_fw, state_bw = static_bidirectional_rnn(
+                    fw, bw, layer_inputs, forward[i], backward[i], dtype, sequence_length
                 )
                 states_fw.append(state_fw)
                 states_bw.append(state_bw)
-    return below, tuple(states_fw), tuple(states_bw)
+    return layer_inputs, tuple(states_fw), tuple(states_bw)
 
 
 def stack_bidirectional_dynamic_rnn(
@@ -76,14 +76,14 @@ def stack_bidirectional_dynamic_rnn(
     """
     forward, backward = _validate(cells_fw, cells_bw, initial_states_fw, initial_states_bw)
     states_fw, states_bw = [], []
-    below = inputs
+    layer_inputs = inputs
     with variable_scope(scope or "stack_bidirectional_rnn"):
         for i, (fw, bw) in enumerate(zip(cells_fw, cells_bw, strict=True)):
             with variable_scope(f"cell_{i}"):
                 outputs, (state_fw, state_bw) = bidirectional_dynamic_rnn(
                     fw,
                     bw,
-                    below,
+                    layer_inputs,
                     initial_state_fw=forward[i],
                     initial_state_bw=backward[i],
                     sequence_length=sequence_length,
@@ -92,10 +92,10 @@ def stack_bidirectional_dynamic_rnn(
                     swap_memory=swap_memory,
                     time_major=time_major,
                 )
-                below = join.concat(outputs, 2)
+                layer_inputs = join.concat(outputs, 2)
                 states_fw.append(state_fw)
                 states_bw.append(state_bw)
-    return below, tuple(states_fw), tuple(states_bw)
+    return layer_inputs, tuple(states_fw), tuple(states_bw)
 
 
 def _validate(

@@ -147,8 +147,8 @@ def gradients(
         if passed:
             outer_grads = enclosing.back(walk)
             grads = [
-                _sum(None if inside in enclosing.arguments else grad, outer_grads.get(x))
-                for grad, inside, x in zip(grads, sources, xs_outputs, strict=True)
+                _sum(None if source in enclosing.arguments else grad, outer_grads.get(x))
+                for grad, source, x in zip(grads, sources, xs_outputs, strict=True)
             ]
         return [_final(grad, x, mode) for grad, x in zip(grads, sources, strict=True)]
 

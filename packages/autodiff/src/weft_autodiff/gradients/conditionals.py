@@ -134,8 +134,8 @@ def _merge(
         with branch.open():
             results: list[Output] = []
             for value in values:
-                like = sparse.get(value)
-                results += _parts(value, total.get(value), like)
+                other_branch = sparse.get(value)
+                results += _parts(value, total.get(value), other_branch)
             branch_results(branch, results)
     outputs = iter(merge_results(backward))
     for value in values:
@@ -146,10 +146,10 @@ def _merge(
             walk.receive(value, next(outputs))
 
 
-def _parts(value: Output, grad: Grad | None, like: Grad | None) -> list[Output]:
+def _parts(value: Output, grad: Grad | None, other_branch: Grad | None) -> list[Output]:
     """Return the gradient of a value in one branch as a list of outputs."""
-    if isinstance(like, IndexedSlices):
-        slices = empty_slices(value, like) if grad is None else grad
+    if isinstance(other_branch, IndexedSlices):
+        slices = empty_slices(value, other_branch) if grad is None else grad
         assert isinstance(slices, IndexedSlices)
         return [slices.values, slices.indices]
     dense = zeros_for(value) if grad is None else as_dense(grad)

@@ -129,7 +129,7 @@ class _Builder:
         """Return the gradient function."""
         function, graph = self._function, self._graph
         with thread_stacks.building_body(graph):
-            arguments = [self._input(like, i) for i, like in enumerate(function.inputs)]
+            arguments = [self._input(argument, i) for i, argument in enumerate(function.inputs)]
             self._saved = self._saved_inputs()
             output_starts = [self._start(i, kind) for i, kind in enumerate(self._kinds)]
             self._await_recursion()
@@ -149,9 +149,9 @@ class _Builder:
 
     # ------------------------------------------------------------------ inputs
 
-    def _input(self, like: Output, index: int) -> Output:
+    def _input(self, argument: Output, index: int) -> Output:
         self._sources.append(Source("input", index))
-        return self._graph.add_input_like(like, _last_component(like.node.name))
+        return self._graph.add_input_like(argument, _last_component(argument.node.name))
 
     def _saved_inputs(self) -> dict[Output, Output]:
         """Return the inputs that provide values read from state, by value."""
@@ -169,8 +169,8 @@ class _Builder:
 
     def _start(self, index: int, kind: Kind) -> Grad | None:
         """Return the gradient of an output as inputs of the function."""
-        like = self._function.outputs[index]
-        dtype, dims = like.dtype.base_dtype, like.dims
+        output = self._function.outputs[index]
+        dtype, dims = output.dtype.base_dtype, output.dims
         if not kind:
             return None
         add = self._graph.add_input
@@ -189,10 +189,10 @@ class _Builder:
         function = self._function
         if not function.is_recursive:
             return
-        output_kinds = [Output if _may_give(like) else None for like in function.inputs]
+        output_kinds = [Output if _may_give(argument) else None for argument in function.inputs]
         types = [
-            _type_of(like)
-            for like, kind in zip(function.inputs, output_kinds, strict=True)
+            _type_of(argument)
+            for argument, kind in zip(function.inputs, output_kinds, strict=True)
             if kind is not None
         ]
         argument_types = [argument.dtype for argument in self._graph.inputs]
@@ -210,17 +210,17 @@ class _Builder:
             function,
             arguments,
             stand=self._stand_in,
-            keeps=lambda _, other: not (state.returns_state(other) or effects.reach(other)),
+            keeps=lambda _, control: not (state.returns_state(control) or effects.reach(control)),
         )
         for node in function.graph.nodes:
             counterpart = copies.nodes.get(node)
-            inside = None if counterpart is None else innermost(counterpart)
-            if counterpart is not None and inside is not None and self._is_known(node):
-                with inside.open():
+            level = None if counterpart is None else innermost(counterpart)
+            if counterpart is not None and level is not None and self._is_known(node):
+                with level.open():
                     outputs = self._make_identities(node, counterpart.inputs)
-                for output, other in zip(node.outputs, outputs, strict=True):
-                    self._graph.replace_uses(copies.outputs[output], other, reason="given")
-                    copies.outputs[output] = other
+                for output, saved_output in zip(node.outputs, outputs, strict=True):
+                    self._graph.replace_uses(copies.outputs[output], saved_output, reason="given")
+                    copies.outputs[output] = saved_output
         return copies
 
     def _is_known(self, node: Node) -> bool:

@@ -30,9 +30,9 @@ class History:
       count: the number of iterations, in the context around the loop: int32, rank 0.
     """
 
-    def __init__(self, loop: WhileContext, again: bool = False) -> None:
+    def __init__(self, loop: WhileContext, is_repeated: bool = False) -> None:
         self.loop = loop
-        self.again = again
+        self.again = is_repeated
         self._copies: dict[Output, Output] = {}
         self._stacks: dict[Output, Output] = {}
         self._pushes: list[Node] = []

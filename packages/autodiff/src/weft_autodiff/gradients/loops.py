@@ -72,8 +72,8 @@ class BackwardLoop:
         count = len(forward.merges)
         self._following = [node.inputs[0] for node in forward.next_values[:count]]
         self._invariants = {
-            key: inside
-            for key, inside in forward.invariants.items()
+            key: inner_value
+            for key, inner_value in forward.invariants.items()
             if is_trainable(key) and path.leads_to(key)
         }
         self._exit_grads = [as_dense(walk.total(e.outputs[0])) for e in forward.exits[:count]]
@@ -105,20 +105,20 @@ class BackwardLoop:
         varied = {i for i in indices if self._path.leads_to(initial_value(forward.merges[i]))}
         while True:
             path = self._body_path([self._following[i] for i in indices], varied)
-            more = {i for i in indices if path.leads_to(self._following[i])} - varied
-            if not more:
+            added = {i for i in indices if path.leads_to(self._following[i])} - varied
+            if not added:
                 break
-            varied |= more
+            varied |= added
         useful = {i for i in indices if self._exit_grads[i] is not None}
         pushed = [push.inputs[1] for push, _ in self._pushed if push.context is forward]
         while True:
             path = self._body_path([*[self._following[i] for i in useful], *pushed], varied)
-            more = {
+            added = {
                 i for i in indices if any(path.meets(o) for o in self._parameters([i]))
             } - useful
-            if not more:
+            if not added:
                 break
-            useful |= more
+            useful |= added
         return sorted(varied & useful)
 
     # ------------------------------------------------------------------ building
@@ -128,7 +128,7 @@ class BackwardLoop:
         if not self._active and not self._invariants:
             return
         forward, graph = self.forward, self._graph
-        self._history = History(forward, again=_runs_again(forward, current_context(graph)))
+        self._history = History(forward, is_repeated=_runs_again(forward, current_context(graph)))
         starts = [self._start(i) for i in self._active]
         context = self.context = WhileContext(
             graph,
@@ -152,8 +152,8 @@ class BackwardLoop:
             )
             sums = self._body(variables)
             with graph.control_dependencies(join_nodes(self._stacked)):
-                left = self._builder.inside(counter) - 1
-            self._close(left, sums)
+                num_left = self._builder.inside(counter) - 1
+            self._close(num_left, sums)
             results = [self._builder.leave(i) for i in range(len(context.merges))]
         self._history.close()
         self._flow_on(results, variables, sums)
@@ -173,8 +173,8 @@ class BackwardLoop:
         walk.back([self._following[i] for i in self._active], sources, self._stops())
         self._next = [self._next_grad(walk, i) for i in self._active]
         sums = []
-        for key, inside in self._invariants.items():
-            total = walk.total(inside)
+        for key, inner_value in self._invariants.items():
+            total = walk.total(inner_value)
             if total is not None:
                 sums.append(_Sum(self, key, total))
         return sums
@@ -188,8 +188,8 @@ class BackwardLoop:
         grad = present[0] if len(present) == 1 else out("AddN", [present])
         return _set_static_shape(grad, dims)
 
-    def _close(self, left: Output, sums: Sequence[_Sum]) -> None:
-        following = [left, *self._next]
+    def _close(self, num_left: Output, sums: Sequence[_Sum]) -> None:
+        following = [num_left, *self._next]
         for total in sums:
             following += total.following
         for position, value in enumerate(following):

@@ -30,16 +30,16 @@ def unit_of(output: Output, level: Level) -> Unit:
         node = node if push is None else push
     elif node.context is None:
         return conditional_of(node) or node if node.role is Role.MERGE else node
-    around = _common_level(innermost(node), level)
-    if node.role is Role.EXIT and node.context is not None and node.context.outer is around:
+    common_level = _common_level(innermost(node), level)
+    if node.role is Role.EXIT and node.context is not None and node.context.outer is common_level:
         assert isinstance(node.context, WhileContext)
         return node.context
-    if node.role is Role.MERGE and node.context is around:
+    if node.role is Role.MERGE and node.context is common_level:
         return conditional_of(node) or node
     inner = node.context
-    while inner is not None and inner.outer is not around:
+    while inner is not None and inner.outer is not common_level:
         inner = inner.outer
-    if inner is None or node.context is around:
+    if inner is None or node.context is common_level:
         return node
     if isinstance(inner, WhileContext):
         return inner
@@ -49,10 +49,10 @@ def unit_of(output: Output, level: Level) -> Unit:
 
 def _common_level(context: ControlFlowContext | None, level: Level) -> Level:
     """Return the innermost context that contains both contexts."""
-    around = level
-    while around is not None and (context is None or not context.is_inside(around)):
-        around = around.outer
-    return around
+    enclosing = level
+    while enclosing is not None and (context is None or not context.is_inside(enclosing)):
+        enclosing = enclosing.outer
+    return enclosing
 
 
 def conditional_of(merge: Node) -> Conditional | None:
@@ -83,9 +83,9 @@ def initial_value(merge: Node) -> Output:
 def captured_values(branch: CondContext) -> dict[Output, Output]:
     """Return the outer values that a branch captures, with their counterparts in it."""
     return {
-        inside.node.inputs[0]: inside
-        for inside in branch.captures.values()
-        if inside.node.context is branch and inside.node.role is Role.SWITCH
+        inner_value.node.inputs[0]: inner_value
+        for inner_value in branch.captures.values()
+        if inner_value.node.context is branch and inner_value.node.role is Role.SWITCH
     }
 
 

@@ -176,9 +176,9 @@ class Walk:
     @contextmanager
     def _scope(self, name: str) -> Iterator[None]:
         scopes = self.graph.scopes
-        before = scopes.name_prefix
-        scopes.name_prefix = f"{before}{name}_grad/"
+        saved_prefix = scopes.name_prefix
+        scopes.name_prefix = f"{saved_prefix}{name}_grad/"
         try:
             yield
         finally:
-            scopes.name_prefix = before
+            scopes.name_prefix = saved_prefix

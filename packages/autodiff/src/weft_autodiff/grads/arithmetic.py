@@ -102,9 +102,9 @@ def _sign(node: Node, grad: Output) -> Output | None:
     x, y = node.inputs[0], node.outputs[0]
     real = grad.dtype.real_dtype
     projection = out("Real", [mul(conj(y), grad)], {"Tout": real})
-    across = out("Sub", [grad, mul(y, out("Cast", [projection], {"DstT": grad.dtype}))])
+    perpendicular = out("Sub", [grad, mul(y, out("Cast", [projection], {"DstT": grad.dtype}))])
     size = out("Cast", [out("ComplexAbs", [x], {"Tout": real})], {"DstT": grad.dtype})
-    return out("DivNoNan", [across, size])
+    return out("DivNoNan", [perpendicular, size])
 
 
 # ----------------------------------------------------------------------------- many inputs

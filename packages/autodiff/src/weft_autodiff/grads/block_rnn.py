@@ -23,11 +23,13 @@ def _fill_missing(
     Raises: NotFoundError: a gate has a gradient.
     """
     positions = {arg.name: i for i, arg in enumerate(node.op_def.outputs)}
-    other = [name for name, i in positions.items() if grads[i] is not None and name not in states]
-    if other:
+    unsupported = [
+        name for name, i in positions.items() if grads[i] is not None and name not in states
+    ]
+    if unsupported:
         raise errors.NotFoundError(
             f"{node.type} has gradients only for its outputs {' and '.join(states)}, got one for "
-            f"{', '.join(other)}: use a cell of nn.rnn_cell instead",
+            f"{', '.join(unsupported)}: use a cell of nn.rnn_cell instead",
             op=node.type,
             node=node.name,
         )

@@ -18,7 +18,7 @@ Pair = list[Output | None]
 """The gradients of an op of two inputs."""
 
 
-def sum_to_shape(grad: Output, value: Output, other: Output | None = None) -> Output:
+def sum_to_shape(grad: Output, value: Output, other_operand: Output | None = None) -> Output:
     """Sum `grad` over the axes along which `value` was broadcast.
 
     With known shapes this adds no node, or one Sum and one Reshape; otherwise the graph computes
@@ -27,25 +27,31 @@ def sum_to_shape(grad: Output, value: Output, other: Output | None = None) -> Ou
     Args:
       grad: gradient of the broadcast shape.
       value: the operand.
-      other: the other operand of the broadcast, if there is exactly one.
+      other_operand: the other operand of the broadcast, if there is exactly one.
     """
-    summed = _sum_if_known(grad, value, other)
+    summed = _sum_if_known(grad, value, other_operand)
     if summed is not None:
         return summed
     shape = out("Shape", [value])
-    against = out("Shape", [grad if other is None else other])
-    return _sum_dynamic(grad, create("BroadcastGradientArgs", [shape, against]).outputs[0], shape)
+    other_shape = out("Shape", [grad if other_operand is None else other_operand])
+    return _sum_dynamic(
+        grad, create("BroadcastGradientArgs", [shape, other_shape]).outputs[0], shape
+    )
 
 
 def _sum_dynamic(grad: Output, axes: Output, shape: Output) -> Output:
     return out("Reshape", [out("Sum", [grad, axes]), shape])
 
 
-def _sum_if_known(grad: Output, value: Output, other: Output | None) -> Output | None:
+def _sum_if_known(grad: Output, value: Output, other_operand: Output | None) -> Output | None:
     actual, expected = grad.dims, value.dims
-    if actual is None or expected is None or (other is not None and not _fit(expected, other.dims)):
+    if (
+        actual is None
+        or expected is None
+        or (other_operand is not None and not _fit(expected, other_operand.dims))
+    ):
         return None
-    if _covers(expected, actual, None if other is None else other.dims):
+    if _covers(expected, actual, None if other_operand is None else other_operand.dims):
         return grad
     if not expected:
         return out("Sum", [grad, ints(range(len(actual)))])
@@ -62,14 +68,16 @@ def _fit(a: tuple[int | None, ...], b: Dims) -> bool:
     return all([1 in pair or (pair[0] == pair[1] and pair[0] is not None) for pair in pairs])
 
 
-def _covers(expected: tuple[int | None, ...], actual: tuple[int | None, ...], other: Dims) -> bool:
+def _covers(
+    expected: tuple[int | None, ...], actual: tuple[int | None, ...], other_dims: Dims
+) -> bool:
     """Return True if the static shapes show that no axis was broadcast."""
     if len(expected) != len(actual):
         return False
-    lead = len(actual) if other is None else len(actual) - len(other)
+    lead = len(actual) if other_dims is None else len(actual) - len(other_dims)
     for i, (x, y) in enumerate(zip(expected, actual, strict=True)):
         if x is None:
-            if other is None or (i >= lead and other[i - lead] != 1):
+            if other_dims is None or (i >= lead and other_dims[i - lead] != 1):
                 return False
         elif x != y and (x == 1 or y is not None):
             return False

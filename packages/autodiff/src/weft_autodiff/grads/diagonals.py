@@ -65,8 +65,8 @@ def _put(node: Node, matrices: Output, diagonal: Output, k: Output) -> Output:
 def _matrix_diag_v3(node: Node, grad: Output) -> Gradients:
     diagonal, k = node.inputs[:2]
     selected = _pick_diagonals(node, grad, k)
-    around = reduce_sum(_put(node, grad, zeros_like(diagonal), k))
-    return [selected, None, None, None, around]
+    padding_grad = reduce_sum(_put(node, grad, zeros_like(diagonal), k))
+    return [selected, None, None, None, padding_grad]
 
 
 @RegisterGradient("MatrixDiagPartV2")

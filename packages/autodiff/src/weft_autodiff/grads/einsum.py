@@ -29,14 +29,16 @@ def _slope(
     values = [conj(operand) for i, operand in enumerate(inputs) if i != index]
     letters = list(dict.fromkeys(term.replace("...", "")))
     actual = set("".join([result, *other_terms]))
-    alone = [letter for letter in letters if letter not in actual]  # summed over, by this operand
+    summed_letters = [
+        letter for letter in letters if letter not in actual
+    ]  # summed over, by this operand
     present = "".join(letter for letter in letters if letter in actual)
     dots = "..." if "..." in result or any("..." in label for label in other_terms) else ""
     slope = _einsum([result, *other_terms], dots + present, [grad, *values])
-    broadcast_term = ("..." if "..." in term else "") + present + "".join(alone)
-    if alone or dots or broadcast_term.startswith("..."):
+    broadcast_term = ("..." if "..." in term else "") + present + "".join(summed_letters)
+    if summed_letters or dots or broadcast_term.startswith("..."):
         einsum = value if broadcast_term == term else _einsum([term], broadcast_term, [value])
-        for _ in alone:
+        for _ in summed_letters:
             slope = out("ExpandDims", [slope, -1])
         slope = sum_to_shape(slope * out("OnesLike", [einsum]), einsum)
     return slope if broadcast_term == term else _einsum([broadcast_term], term, [slope])

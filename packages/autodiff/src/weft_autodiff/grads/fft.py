@@ -37,8 +37,8 @@ def _frequency_weights(node: Node, like: Output) -> Output:
     length = node.inputs[1][-1]
     half = out("AddV2", [out("FloorDiv", [length, 2]), 1])
     doubled = out("Range", [0, out("Mul", [2, half]), 2])
-    alone = out("Equal", [out("FloorMod", [doubled, out("Maximum", [length, 1])]), 0])
-    factors = minus(2, out("Cast", [alone], {"DstT": like.dtype.base_dtype}))
+    is_unpaired = out("Equal", [out("FloorMod", [doubled, out("Maximum", [length, 1])]), 0])
+    factors = minus(2, out("Cast", [is_unpaired], {"DstT": like.dtype.base_dtype}))
     if len(node.inputs) == 2:
         return factors
     rank = out("Rank", [like])
@@ -58,11 +58,11 @@ def _pad_to_input(grad: Output, node: Node) -> Output:
     return out("Pad", [grad, out("Pack", [[out("ZerosLike", [lack]), lack]], {"axis": 1})])
 
 
-def _complex(op: str, back: str, rank: int, inverse: bool) -> None:
+def _complex(op: str, inverse_op: str, rank: int, inverse: bool) -> None:
     @RegisterGradient(op)
     def gradient(node: Node, grad: Output) -> Output:
         count = _count(shape_of(node.inputs[0], np.arange(-rank, 0, dtype=np.int32)), grad)
-        result = out(back, [grad])
+        result = out(inverse_op, [grad])
         return div(result, count) if inverse else mul(result, count)
 
 
@@ -71,10 +71,10 @@ for _suffix, _rank in (("", 1), ("2D", 2), ("3D", 3)):
     _complex(f"IFFT{_suffix}", f"FFT{_suffix}", _rank, True)
 
 
-def _register_fft_gradient(op: str, back: str, inverse: bool) -> None:
+def _register_fft_gradient(op: str, inverse_op: str, inverse: bool) -> None:
     @RegisterGradient(op)
     def gradient(node: Node, grad: Output) -> Gradients:
-        result, count = out(back, [grad, *node.inputs[1:]]), _count(_lengths(node), grad)
+        result, count = out(inverse_op, [grad, *node.inputs[1:]]), _count(_lengths(node), grad)
         result = div(result, count) if inverse else mul(result, count)
         return [_pad_to_input(result, node), None, None]
 

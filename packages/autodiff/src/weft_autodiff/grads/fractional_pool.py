@@ -38,11 +38,11 @@ def _max(node: Node, grad: Output | None, *_: Any) -> Grads:
 @RegisterGradient("FractionalAvgPoolGrad")
 def _avg_gradient(node: Node, grad: Output) -> Grads:
     """Return the gradient of the averaging gradient: it is linear, so this is an average again."""
-    (parts,), inside = _regions(node, grad)
-    inside = casting.cast(inside, grad.dtype)
+    (parts,), in_region = _regions(node, grad)
+    in_region = casting.cast(in_region, grad.dtype)
     return [
         None,
-        reduction.reduce_sum(parts * inside, 3) / reduction.reduce_sum(inside, 2),
+        reduction.reduce_sum(parts * in_region, 3) / reduction.reduce_sum(in_region, 2),
         None,
         None,
     ]
@@ -51,9 +51,9 @@ def _avg_gradient(node: Node, grad: Output) -> Grads:
 @RegisterGradient("FractionalMaxPoolGrad")
 def _max_gradient(node: Node, grad: Output) -> Grads:
     """Return the gradient with respect to `grad`: the values at the positions of the maxima."""
-    (parts, images), inside = _regions(node, grad, node.inputs[0])
+    (parts, images), in_region = _regions(node, grad, node.inputs[0])
     lowest = constant_of(np.array(-np.inf, images.dtype.numpy))
-    first = reduction.argmax(where(inside, images, lowest), 3)
+    first = reduction.argmax(where(in_region, images, lowest), 3)
     count = shapes.shape(parts)[3]
     is_max = gather.one_hot(first, count, axis=3, dtype=grad.dtype)
     return [None, None, reduction.reduce_sum(parts * is_max, 3), None, None]

@@ -84,12 +84,12 @@ def _apply_function_gradient(
 ) -> list[Any]:
     """Return the gradient computed by a function of the library: one result for each input."""
     assert function.gradient_name is not None
-    other = op.graph.functions[function.gradient_name]
+    gradient_function = op.graph.functions[function.gradient_name]
     output_grads = _dense_or_zeros(op, grads, function.results)
-    input_types = other.input_types[len(op.inputs) :]
+    input_types = gradient_function.input_types[len(op.inputs) :]
     starts = [grad for grad in output_grads if grad is not None]
     starts = starts[: len(input_types)]
-    _, results = call_node(other, [*op.inputs, *starts])
+    _, results = call_node(gradient_function, [*op.inputs, *starts])
     input_grads: list[Any] = []
     values = iter(results)
     for source in op.inputs[: len(op.inputs) - function.captured_count]:

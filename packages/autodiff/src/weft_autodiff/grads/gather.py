@@ -98,8 +98,8 @@ class _Blocks:
                 out("Reshape", [self.indices, _pack([lead, gathered])]), lead, size
             )
         total = out("UnsortedSegmentSum", [rows, positions, _multiply(lead, size)])
-        back = out("Reshape", [total, _pack([lead, size, outer, inner])])
-        return reshape_like(out("Transpose", [back, ints([0, 2, 1, 3])]), params)
+        block_grads = out("Reshape", [total, _pack([lead, size, outer, inner])])
+        return reshape_like(out("Transpose", [block_grads, ints([0, 2, 1, 3])]), params)
 
     def _shift_indices(self, table: Output, lead: Any, size: Any) -> Output:
         """Return indices into the concatenation of all batches."""

@@ -257,9 +257,9 @@ def _tall_qr(q: Output, r: Output, to_q: Output, to_r: Output) -> Output:
     product = _product(q, to_q, adjoint_a=True)
     upper = _product(r, to_r, adjoint_b=True)
     skew = _add(_sub(product, _adjoint(product)), _sub(upper, _adjoint(upper)))
-    inside = _add(to_r, _solve_right(_band(skew, -1, 0), r))
+    lower = _add(to_r, _solve_right(_band(skew, -1, 0), r))
     strict = _solve_right(_sub(to_q, _product(q, product)), r)
-    return _add(_product(q, inside), strict)
+    return _add(_product(q, lower), strict)
 
 
 def _solve_right(x: Output, r: Output) -> Output:

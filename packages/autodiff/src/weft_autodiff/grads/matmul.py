@@ -42,11 +42,11 @@ def _batch_matmul(node: Node, grad: Output) -> Pair:
     return [_sum_batches(to_x, x, y), _sum_batches(to_y, y, x)]
 
 
-def _sum_batches(grad: Output, value: Output, other: Output) -> Output:
+def _sum_batches(grad: Output, value: Output, other_operand: Output) -> Output:
     """Sum `grad` over the leading axes along which `value` was broadcast."""
     lead = None if value.dims is None else value.dims[:-2]
-    against = None if other.dims is None else other.dims[:-2]
-    if lead is not None and lead == against and None not in lead:
+    other_lead = None if other_operand.dims is None else other_operand.dims[:-2]
+    if lead is not None and lead == other_lead and None not in lead:
         return grad
     return sum_to_shape(grad, value)
 

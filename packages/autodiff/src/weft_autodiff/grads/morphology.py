@@ -36,8 +36,8 @@ def _filter_gradient(node: Node, grad: Output) -> Grads:
     return [None, None, reduction.reduce_sum(_flat(grad) * is_max, 3)]
 
 
-def _mask_of_maximum(node: Node, other: Output) -> tuple[Output, Output]:
-    """Return a mask of the taps at each window's maximum, and the windows of `other`.
+def _mask_of_maximum(node: Node, other_image: Output) -> tuple[Output, Output]:
+    """Return a mask of the taps at each window's maximum, and the windows of `other_image`.
 
     Returns: both of shape (N, H, W, taps, C).
     """
@@ -46,9 +46,9 @@ def _mask_of_maximum(node: Node, other: Output) -> tuple[Output, Output]:
     down, right = [
         _positions(node, axis, sizes[axis], window[axis - 1], counts[axis]) for axis in (1, 2)
     ]
-    (overlap, other_values), inside = side_by_side(down, right, image, other)
+    (overlap, other_values), in_window = side_by_side(down, right, image, other_image)
     lowest = constant_of(np.array(-np.inf, image.dtype.numpy))
-    first = reduction.argmax(where(inside, overlap + _flat(taps), lowest), 3)
+    first = reduction.argmax(where(in_window, overlap + _flat(taps), lowest), 3)
     count = shapes.shape(overlap)[3]
     return gather.one_hot(first, count, axis=3, dtype=image.dtype), other_values
 
@@ -60,8 +60,8 @@ def _positions(node: Node, axis: int, size: Output, taps: Output, count: Output)
     if node.attrs["padding"] == "SAME":
         reach = (count - 1) * stride + (taps - 1) * rate + 1
         positions = positions - maximum(reach - size, 0) // 2
-    inside = (positions >= 0) & (positions < size)
-    return maximum(minimum(positions, size - 1), 0), inside
+    in_range = (positions >= 0) & (positions < size)
+    return maximum(minimum(positions, size - 1), 0), in_range
 
 
 def _flat(taps: Output) -> Output:

@@ -110,9 +110,11 @@ def _prod(node: Node, grad: Output) -> Pair:
     order, inverse, matrix = _permute_reduced_first(x, axes)
     transposed = out("Transpose", [conj(x), order])
     flat = out("Reshape", [transposed, matrix])
-    before = out("Cumprod", [flat, scalar_int(0)], {"exclusive": True})
-    after = out("Cumprod", [flat, scalar_int(0)], {"exclusive": True, "reverse": True})
-    products = out("Reshape", [out("Mul", [before, after]), out("Shape", [transposed])])
+    product_before = out("Cumprod", [flat, scalar_int(0)], {"exclusive": True})
+    product_after = out("Cumprod", [flat, scalar_int(0)], {"exclusive": True, "reverse": True})
+    products = out(
+        "Reshape", [out("Mul", [product_before, product_after]), out("Shape", [transposed])]
+    )
     return [out("Mul", [_keep_dims(node, grad), out("Transpose", [products, inverse])]), None]
 
 
@@ -133,11 +135,12 @@ def _permute_reduced_first(x: Output, axes: Output) -> tuple[Output, Output, Out
     flat = out("Reshape", [axes, ints([-1])])
     reduced = out("FloorMod", [out("AddV2", [flat, rank]), rank])
     interval = out("Range", [scalar_int(0), rank, scalar_int(1)])
-    left = create("ListDiff", [interval, reduced]).outputs[0]
-    permutation = out("ConcatV2", [[reduced, left], 0])
+    remaining_axes = create("ListDiff", [interval, reduced]).outputs[0]
+    permutation = out("ConcatV2", [[reduced, remaining_axes], 0])
     shape = out("Shape", [x])
     sizes = [
-        out("Prod", [out("GatherV2", [shape, group, 0]), ints([0])]) for group in (reduced, left)
+        out("Prod", [out("GatherV2", [shape, group, 0]), ints([0])])
+        for group in (reduced, remaining_axes)
     ]
     matrix = out("Pack", [sizes], {"axis": 0})
     return permutation, out("InvertPermutation", [permutation]), matrix

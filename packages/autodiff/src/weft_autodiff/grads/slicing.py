@@ -48,8 +48,8 @@ def _slice(op: Node, grad: Output) -> list[Output | None]:
         kind = begin.dtype.base_dtype
         sizes = out("Shape", [x], {"out_type": kind})
         slice_sizes = out("Shape", [grad], {"out_type": kind})
-        after = out("Sub", [out("Sub", [sizes, slice_sizes]), begin])
-        paddings = out("Pack", [[begin, after]], {"axis": 1})
+        trailing = out("Sub", [out("Sub", [sizes, slice_sizes]), begin])
+        paddings = out("Pack", [[begin, trailing]], {"axis": 1})
     return [out("Pad", [grad, paddings]), None, None]
 
 

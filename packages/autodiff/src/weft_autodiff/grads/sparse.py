@@ -56,5 +56,5 @@ def _sparse_reorder(op: Node, _: Output | None, grad: Output) -> list[Output | N
     indices, values, shape = op.inputs
     positions = out("Range", [0, out("Size", [values]), 1])
     order = create("SparseReorder", [indices, positions, shape]).outputs[1]
-    back = out("InvertPermutation", [order])
-    return [None, out("GatherV2", [grad, back, 0]), None]
+    inverse_order = out("InvertPermutation", [order])
+    return [None, out("GatherV2", [grad, inverse_order, 0]), None]

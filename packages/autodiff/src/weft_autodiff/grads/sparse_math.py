@@ -22,12 +22,14 @@ def _add(op: Node, _: Output | None, grad: Output, __: Output | None) -> Gradien
 def _add_grad(op: Node, a_grad: Output | None, b_grad: Output | None) -> Gradients:
     _, a, b, total = op.inputs
     # Which place of a sum a place of an operand went to, asked the other way round.
-    back = [
+    operand_grads = [
         out("SparseAddGrad", [grad, total, total, indices])
         for grad, indices in ((a_grad, a), (b_grad, b))
         if grad is not None
     ]
-    return gradients_at(4, {0: back[0] if len(back) == 1 else out("AddV2", back)})
+    return gradients_at(
+        4, {0: operand_grads[0] if len(operand_grads) == 1 else out("AddV2", operand_grads)}
+    )
 
 
 @RegisterGradient("SparseTensorDenseAdd")
@@ -103,10 +105,10 @@ def _spread(op: Node, reduced: Output) -> Output:
     all_ones = out("OnesLike", [shape])
     # A reduced axis twice is one: the update of a place is the same each time.
     zeros = out("ZerosLike", [out("Cast", [reduced_axes], {"DstT": dtypes.int64})])
-    left = out("TensorScatterUpdate", [all_ones, positions, zeros])
-    reduced_shape = out("Add", [out("Mul", [left, out("Sub", [shape, 1])]), 1])
+    kept_axes = out("TensorScatterUpdate", [all_ones, positions, zeros])
+    reduced_shape = out("Add", [out("Mul", [kept_axes, out("Sub", [shape, 1])]), 1])
     reshaped = out("Reshape", [reduced, reduced_shape])
-    return out("GatherNd", [reshaped, out("Mul", [indices, left])])
+    return out("GatherNd", [reshaped, out("Mul", [indices, kept_axes])])
 
 
 @RegisterGradient("SparseSoftmax")

@@ -29,8 +29,8 @@ def _concat(op: Node, *grads: Output | None) -> Gradients:
     numbers = create("SplitV", [positions, sizes, 0], {"num_split": count}).outputs
     inputs = [list(indices), list(numbers), list(shapes)]
     order = create("SparseConcat", inputs, {"concat_dim": op.attrs["concat_dim"]}).outputs[1]
-    back = out("GatherV2", [grad, out("InvertPermutation", [order]), 0])
-    parts = create("SplitV", [back, sizes, 0], {"num_split": count}).outputs
+    reordered = out("GatherV2", [grad, out("InvertPermutation", [order]), 0])
+    parts = create("SplitV", [reordered, sizes, 0], {"num_split": count}).outputs
     return [*[None] * count, *parts, *[None] * count]
 
 
@@ -84,10 +84,13 @@ def _fill(op: Node, _: Output | None, grad: Output | None, *__: Output | None) -
 @RegisterGradient("RaggedFillEmptyRowsGrad")
 @RegisterGradient("SparseFillEmptyRowsGrad")
 def _fill_grad(op: Node, values: Output | None, default: Output | None) -> Gradients:
-    back, grad = op.inputs
+    reverse_index_map, grad = op.inputs
     cleared = out("ZerosLike", [grad])
     if default is not None:
         cleared = out("Fill", [out("Shape", [grad]), default])
     if values is None:
-        values = out("ZerosLike", [out("GatherV2", [grad, back, 0])])
-    return [None, out("TensorScatterUpdate", [cleared, out("ExpandDims", [back, 1]), values])]
+        values = out("ZerosLike", [out("GatherV2", [grad, reverse_index_map, 0])])
+    return [
+        None,
+        out("TensorScatterUpdate", [cleared, out("ExpandDims", [reverse_index_map, 1]), values]),
+    ]

@@ -29,16 +29,16 @@ def _gradient(op: Node, handle: Any, flow: Any) -> list[Any]:
 def _read(op: Node, grad: Output) -> list[Any]:
     _, index, flow = op.inputs
     with op.graph.colocate_with(op.inputs[0]):
-        handle, before = _gradient_array(op, flow)
-        return [None, None, ops.tensor_array_write_v3(handle, index, grad, before)]
+        handle, grad_flow = _gradient_array(op, flow)
+        return [None, None, ops.tensor_array_write_v3(handle, index, grad, grad_flow)]
 
 
 @RegisterGradient("TensorArrayWriteV3")
 def _write(op: Node, flow: Output) -> list[Any]:
     _, index, value, _ = op.inputs
     with op.graph.colocate_with(op.inputs[0]):
-        handle, before = _gradient_array(op, flow)
-        grad = ops.tensor_array_read_v3(handle, index, before, value.dtype)
+        handle, grad_flow = _gradient_array(op, flow)
+        grad = ops.tensor_array_read_v3(handle, index, grad_flow, value.dtype)
     grad.set_shape(value.dims)
     return [None, None, grad, flow]
 
@@ -47,8 +47,8 @@ def _write(op: Node, flow: Output) -> list[Any]:
 def _gather(op: Node, grad: Output) -> list[Any]:
     _, indices, flow = op.inputs
     with op.graph.colocate_with(op.inputs[0]):
-        handle, before = _gradient_array(op, flow)
-        return [None, None, ops.tensor_array_scatter_v3(handle, indices, grad, before)]
+        handle, grad_flow = _gradient_array(op, flow)
+        return [None, None, ops.tensor_array_scatter_v3(handle, indices, grad, grad_flow)]
 
 
 @RegisterGradient("TensorArrayScatterV3")
@@ -56,8 +56,8 @@ def _scatter(op: Node, flow: Output) -> list[Any]:
     _, indices, value, _ = op.inputs
     element_dims = value.dims[1:] if value.dims else None
     with op.graph.colocate_with(op.inputs[0]):
-        handle, before = _gradient_array(op, flow)
-        grad = ops.tensor_array_gather_v3(handle, indices, before, value.dtype, element_dims)
+        handle, grad_flow = _gradient_array(op, flow)
+        grad = ops.tensor_array_gather_v3(handle, indices, grad_flow, value.dtype, element_dims)
     grad.set_shape(value.dims)
     return [None, None, grad, flow]
 
@@ -67,8 +67,8 @@ def _concat(op: Node, grad: Any, lengths: Any) -> list[Any]:
     if grad is None:
         return [None, None]
     with op.graph.colocate_with(op.inputs[0]):
-        handle, before = _gradient_array(op, op.inputs[1])
-        return [None, ops.tensor_array_split_v3(handle, grad, op.outputs[1], before)]
+        handle, grad_flow = _gradient_array(op, op.inputs[1])
+        return [None, ops.tensor_array_split_v3(handle, grad, op.outputs[1], grad_flow)]
 
 
 @RegisterGradient("TensorArraySplitV3")
@@ -76,7 +76,7 @@ def _split(op: Node, flow: Output) -> list[Any]:
     _, value, _, _ = op.inputs
     element_dims = value.dims[1:] if value.dims else None
     with op.graph.colocate_with(op.inputs[0]):
-        handle, before = _gradient_array(op, flow)
-        grad, _ = ops.tensor_array_concat_v3(handle, before, value.dtype, element_dims)
+        handle, grad_flow = _gradient_array(op, flow)
+        grad, _ = ops.tensor_array_concat_v3(handle, grad_flow, value.dtype, element_dims)
     grad.set_shape(value.dims)
     return [None, grad, None, flow]

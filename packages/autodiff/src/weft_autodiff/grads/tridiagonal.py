@@ -41,8 +41,8 @@ def _transpose_diagonals(
 def _to_diagonals(left: Output, x: Output) -> list[Output]:
     """Return the three diagonals of left @ adjoint(x), each of shape (..., M)."""
     return [
-        reduce_sum(mul(left, conj(other)), -1)
-        for other in (_shift_left(x, -2), x, _shift_right(x, -2))
+        reduce_sum(mul(left, conj(shifted)), -1)
+        for shifted in (_shift_left(x, -2), x, _shift_right(x, -2))
     ]
 
 
@@ -56,8 +56,8 @@ def _matmul(node: Node, grad: Output) -> Gradients:
 @RegisterGradient("TridiagonalSolve")
 def _solve(node: Node, grad: Output) -> Gradients:
     compact = node.inputs[0]
-    three = _transpose_diagonals(*[compact[..., i : i + 1, :] for i in range(3)])
+    transposed = _transpose_diagonals(*[compact[..., i : i + 1, :] for i in range(3)])
     attrs = {key: node.attrs[key] for key in ("partial_pivoting", "perturb_singular")}
-    to_rhs = out("TridiagonalSolve", [out("ConcatV2", [list(three), -2]), grad], attrs)
+    to_rhs = out("TridiagonalSolve", [out("ConcatV2", [list(transposed), -2]), grad], attrs)
     to_diagonals = out("Pack", [_to_diagonals(to_rhs, node.outputs[0])], {"axis": -2})
     return [neg(to_diagonals), to_rhs]

@@ -129,8 +129,8 @@ def polynomial_decay(
             steps = steps * periods
         else:
             step = out("Minimum", [step, steps])
-        left = out("Pow", [1.0 - step / steps, s.of(power)])
-        return out("AddV2", [(s.rate - end) * left, end], name=s.scope)
+        remaining_fraction = out("Pow", [1.0 - step / steps, s.of(power)])
+        return out("AddV2", [(s.rate - end) * remaining_fraction, end], name=s.scope)
 
 
 def cosine_decay(
@@ -292,8 +292,8 @@ def piecewise_constant(
         edges = convert_to_tensor(
             [_boundary(edge, position) for edge in boundaries], position.dtype
         )
-        below = out("Cast", [out("Less", [edges, position])], {"DstT": "int32"})
-        return out("GatherV2", [table, out("Sum", [below, [0]]), 0])
+        is_below = out("Cast", [out("Less", [edges, position])], {"DstT": "int32"})
+        return out("GatherV2", [table, out("Sum", [is_below, [0]]), 0])
 
 
 def _boundary(edge: Any, x: Output) -> Any:

@@ -134,13 +134,13 @@ class DynamicLossScale(LossScale):
         finite = _all_finite(grads)
         scale, steps = self._scale.read_value(), self._good_steps.read_value()
         next_steps = out("AddV2", [steps, 1])
-        enough = out("GreaterEqual", [next_steps, self._period])
+        is_due = out("GreaterEqual", [next_steps, self._period])
         grown = out("Mul", [scale, self._multiplier])
-        grows = out("LogicalAnd", [enough, out("IsFinite", [grown])])
+        grows = out("LogicalAnd", [is_due, out("IsFinite", [grown])])
         reduced = out("Maximum", [out("RealDiv", [scale, self._multiplier]), 1.0])
         new_scale = out("SelectV2", [finite, out("SelectV2", [grows, grown, scale]), reduced])
         zero = convert_to_tensor(0, dtypes.int64)
-        goes_on = out("LogicalAnd", [finite, out("LogicalNot", [enough])])
+        goes_on = out("LogicalAnd", [finite, out("LogicalNot", [is_due])])
         new_steps = out("SelectV2", [goes_on, next_steps, zero])
         assigned = [self._scale.assign(new_scale), self._good_steps.assign(new_steps)]
         return control.group(*assigned), finite

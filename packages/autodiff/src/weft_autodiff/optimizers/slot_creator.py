@@ -116,8 +116,8 @@ def constant_initializer(value: float) -> Initializer:
 @contextmanager
 def _enter_slot_scope(primary: Any, name: str, colocate: bool) -> Iterator[None]:
     """Enter the variable scope and the colocation of a slot."""
-    near = primary.op.graph.colocate_with(primary.op) if colocate else nullcontext()
-    with variable_scope(None, f"{primary.op.name}/{name}"), near:
+    placement = primary.op.graph.colocate_with(primary.op) if colocate else nullcontext()
+    with variable_scope(None, f"{primary.op.name}/{name}"), placement:
         yield
 
 

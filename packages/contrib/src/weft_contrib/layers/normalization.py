@@ -104,8 +104,8 @@ def batch_norm(
             _scope=var_scope,
             _reuse=reuse,
         )
-        before = len(get_collection_ref(GraphKeys.UPDATE_OPS))
-        outputs = _with_updates(layer(x, training=is_training), before, updates_collections)
+        num_before = len(get_collection_ref(GraphKeys.UPDATE_OPS))
+        outputs = _with_updates(layer(x, training=is_training), num_before, updates_collections)
         list_variables_of(layer, variables_collections, _NAMES)
         return finish_layer(
             outputs, var_scope, activation_fn=activation_fn, outputs_collections=outputs_collections
@@ -132,11 +132,11 @@ def _parameter_arguments(
     return options | {f"{name}_regularizer": regularizers.get(name) for name in ("beta", "gamma")}
 
 
-def _with_updates(outputs: Any, before: int, collections: Any) -> Any:
+def _with_updates(outputs: Any, num_before: int, collections: Any) -> Any:
     """Move the update ops added by a layer to the requested collections; return the outputs."""
     listed = get_collection_ref(GraphKeys.UPDATE_OPS)
-    updates = listed[before:]
-    del listed[before:]
+    updates = listed[num_before:]
+    del listed[num_before:]
     if collections is None:
         with control_dependencies(updates):
             return identity.identity(outputs)

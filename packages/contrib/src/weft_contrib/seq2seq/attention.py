@@ -443,11 +443,11 @@ class AttentionWrapper(RNNCell):
         if not isinstance(state, AttentionWrapperState):
             raise errors.InvalidTypeError(f"an AttentionWrapperState is required, got {state!r}")
         output, inner = self._cell(self._cell_input(inputs, state.attention), state.cell_state)
-        before = state.attention_state if self._several else (state.attention_state,)
+        attention_states = state.attention_state if self._several else (state.attention_state,)
         attended = [
             self._attend(mechanism, layer, output, previous)
             for mechanism, layer, previous in zip(
-                self._mechanisms, self._layers, before, strict=True
+                self._mechanisms, self._layers, attention_states, strict=True
             )
         ]
         contexts, shares, states = zip(*attended, strict=True)

@@ -90,8 +90,8 @@ def gather_tree(step_ids: Any, parent_ids: Any, max_sequence_lengths: Any, end_t
     def body(t: Any, beams: Any, symbols: Any) -> list[Any]:
         runs = comparison.logical_and(t < ends, array.ones_like(beams, dtypes.bool_))
         current = masks.where(runs, gather.gather(steps[t], beams, batch_dims=1), filler)
-        above = gather.gather(parents[t], beams, batch_dims=1)
-        return [t - 1, masks.where(runs, above, beams), symbols.write(t, current)]
+        parent_beams = gather.gather(parents[t], beams, batch_dims=1)
+        return [t - 1, masks.where(runs, parent_beams, beams), symbols.write(t, current)]
 
     result_symbols = TensorArray(dtypes.int32, count)
     invariants = [TensorShape([]), TensorShape([None, None]), TensorShape(None)]
@@ -101,8 +101,8 @@ def gather_tree(step_ids: Any, parent_ids: Any, max_sequence_lengths: Any, end_t
     ]
     symbols = result_symbols.stack()
     is_end = casting.cast(comparison.equal(symbols, end_token), dtypes.int32)
-    before = reduction.cumsum(is_end, 0, exclusive=True) > 0
-    result = masks.where(before, array.zeros_like(symbols) + end_token, symbols)
+    is_after_end = reduction.cumsum(is_end, 0, exclusive=True) > 0
+    result = masks.where(is_after_end, array.zeros_like(symbols) + end_token, symbols)
     result.set_shape(steps.shape)
     return result
 
@@ -217,11 +217,11 @@ class BeamSearchDecoder(Decoder):
         symbols = logits.shape[-1].value or shapes.shape(logits)[-1]
         steps = nn.log_softmax(logits)
         only_end = gather.one_hot(self._end, symbols, 0.0, steps.dtype.min, dtype=steps.dtype)
-        over = shapes.expand_dims(state.finished, 2)
-        steps = masks.where_v2(over, only_end, steps)
+        is_finished = shapes.expand_dims(state.finished, 2)
+        steps = masks.where_v2(is_finished, only_end, steps)
         total = shapes.expand_dims(state.log_probs, 2) + steps
         longer = gather.one_hot(self._end, symbols, 0, 1, dtype=dtypes.int64)
-        increments = longer * (1 - casting.cast(over, dtypes.int64))
+        increments = longer * (1 - casting.cast(is_finished, dtypes.int64))
         lengths = shapes.expand_dims(state.lengths, 2) + increments
         flat_size = [self.batch_size, -1]
         scores = shapes.reshape(total / self._length_penalty(lengths, total.dtype), flat_size)
@@ -230,10 +230,10 @@ class BeamSearchDecoder(Decoder):
         indices.set_shape([None, self._width])
         words, beams = indices % symbols, indices // symbols
         probs = gather.gather(shapes.reshape(total, flat_size), indices, batch_dims=1)
-        before = gather.gather(state.finished, beams, batch_dims=1)
-        finished = comparison.logical_or(before, comparison.equal(words, self._end))
+        was_finished = gather.gather(state.finished, beams, batch_dims=1)
+        finished = comparison.logical_or(was_finished, comparison.equal(words, self._end))
         new_lengths = gather.gather(state.lengths, beams, batch_dims=1) + casting.cast(
-            comparison.logical_not(before), dtypes.int64
+            comparison.logical_not(was_finished), dtypes.int64
         )
         for value in (words, beams, probs, finished, new_lengths):
             value.set_shape([None, self._width])

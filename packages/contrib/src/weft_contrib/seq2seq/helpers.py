@@ -158,9 +158,9 @@ class TrainingHelper(Helper):
         finished = comparison.equal(self._lengths, 0)
         return finished, self._read_inputs(0, reduction.reduce_all(finished))
 
-    def _read_inputs(self, time: Any, over: Any) -> Any:
+    def _read_inputs(self, time: Any, all_finished: Any) -> Any:
         return cond(
-            over,
+            all_finished,
             lambda: self._zeros,
             lambda: nest.map_structure(lambda ta: ta.read(time), self._arrays),
         )
@@ -264,8 +264,12 @@ class GreedyEmbeddingHelper(Helper):
     ) -> tuple[Any, Any, Any]:
         """Return the embeddings of the samples; at the end, the inputs for start tokens."""
         finished = comparison.equal(sample_ids, self._end)
-        over = reduction.reduce_all(finished)
-        return finished, cond(over, lambda: self._first, lambda: self._embed(sample_ids)), state
+        all_finished = reduction.reduce_all(finished)
+        return (
+            finished,
+            cond(all_finished, lambda: self._first, lambda: self._embed(sample_ids)),
+            state,
+        )
 
 
 class SampleEmbeddingHelper(GreedyEmbeddingHelper):

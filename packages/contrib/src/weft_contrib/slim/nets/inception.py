@@ -203,13 +203,13 @@ def inception_v1_base(
                 size = widths[0]
                 net.layer(f"MaxPool_{name}_{size}x{size}", "max", [size, size], 2)
                 continue
-            width1, reduce3, three, reduce5, five, pooled = widths
+            width1, reduce3, width3, reduce5, width5, pooled = widths
             last = "0a_3x3" if name == "5b" else "0b_3x3"  # so in the published checkpoint
             net.mixed(
                 f"Mixed_{name}",
                 [(width1, [1, 1], "0a_1x1")],
-                [(reduce3, [1, 1], "0a_1x1"), (three, [3, 3], "0b_3x3")],
-                [(reduce5, [1, 1], "0a_1x1"), (five, [3, 3], last)],
+                [(reduce3, [1, 1], "0a_1x1"), (width3, [3, 3], "0b_3x3")],
+                [(reduce5, [1, 1], "0a_1x1"), (width5, [3, 3], last)],
                 [("max", [3, 3], "0a_3x3"), (pooled, [1, 1], "0b_1x1")],
             )
         return net.done()

@@ -82,8 +82,8 @@ def conv2d_same(
     if stride == 1:
         return conv2d(inputs, num_outputs, kernel_size, 1, "SAME", rate=rate, scope=scope)
     total = (kernel_size - 1) * rate
-    around = [total // 2, total - total // 2]
-    padded = pad(inputs, [[0, 0], around, around, [0, 0]])
+    margins = [total // 2, total - total // 2]
+    padded = pad(inputs, [[0, 0], margins, margins, [0, 0]])
     return conv2d(padded, num_outputs, kernel_size, stride, "VALID", rate=rate, scope=scope)
 
 
