@@ -71,5 +71,7 @@ def test_the_shapes_of_all_inputs_count(name: str, device: str) -> None:
 def test_inputs_that_must_have_one_shape_must_so_where_they_are_left_out(name: str) -> None:
     op = _declared(name, one_shape=True)
     assert _run(op, "/CPU:0", (3,), (3,)).shape == (3,)
-    with pytest.raises(errors.InvalidArgumentError, match=r"the same shape, got \[2, 1\] and \[3\]"):
+    with pytest.raises(
+        errors.InvalidArgumentError, match=r"the same shape, got \[2, 1\] and \[3\]"
+    ):
         _run(op, "/CPU:0", (2, 1), (3,))
