@@ -303,7 +303,7 @@ def test_a_dense_table_checks_its_arguments(session: Session) -> None:
     with Parts() as parts:
         for what, make, words in (
             ("one key", lambda: dense(1, 1), "must differ"),
-            ("shapes", lambda: dense([1], 1), "of one shape"),
+            ("shapes", lambda: dense([1], 1), "of the same shape"),
             ("rank", lambda: dense([[1]], [[2]]), "scalars or non-empty vectors"),
             ("nothing", lambda: dense([], []), "scalars or non-empty vectors"),
             ("buckets", lambda: dense(1, 2, buckets=3), "a power of 2"),

@@ -712,7 +712,7 @@ def test_only_queues_alike_can_be_chosen_from() -> None:
 def test_shapes_of_imported_queues_are_checked(session: Any) -> None:
     for op, shapes, match in (
         ("FIFOQueueV2", [[None]], "must be fully defined"),
-        ("FIFOQueueV2", [[1], [2]], "as many shapes or none"),
+        ("FIFOQueueV2", [[1], [2]], "one shape per component or none"),
         ("PaddingFIFOQueueV2", [], "requires the rank"),
         ("PaddingFIFOQueueV2", [None], "requires the rank"),
     ):

@@ -55,7 +55,7 @@ def test_what_cannot_be_taken_stays() -> None:
     kept = SparseMap("m")
     vector = kept.add(dtypes.float32, sparse([1, 0]))
     matrix = kept.add(dtypes.float32, sparse([[1, 0]]))
-    with pytest.raises(errors.InvalidArgumentError, match=r"one rank, got \[1, 2\]"):
+    with pytest.raises(errors.InvalidArgumentError, match=r"the same rank, got \[1, 2\]"):
         kept.take(dtypes.float32, [vector, matrix])
     with pytest.raises(errors.InvalidArgumentError, match="with the key 7"):
         kept.take(dtypes.float32, [vector, 7])

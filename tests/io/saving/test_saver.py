@@ -620,11 +620,11 @@ class TestWrongArguments:
     @pytest.mark.parametrize(
         ("options", "text"),
         [
-            ({"global_step": []}, r"global_step must be a whole number, got \[\]"),
-            ({"global_step": [3]}, r"global_step must be a whole number, got \[3\]"),
-            ({"global_step": 1.5}, "global_step must be a whole number, got 1.5"),
-            ({"global_step": float("nan")}, "global_step must be a whole number, got nan"),
-            ({"global_step": b"3"}, "global_step must be a whole number, got b'3'"),
+            ({"global_step": []}, r"global_step must be an integer, got \[\]"),
+            ({"global_step": [3]}, r"global_step must be an integer, got \[3\]"),
+            ({"global_step": 1.5}, "global_step must be an integer, got 1.5"),
+            ({"global_step": float("nan")}, "global_step must be an integer, got nan"),
+            ({"global_step": b"3"}, "global_step must be an integer, got b'3'"),
             ({"global_step": object()}, "global_step must be an integer, got <object"),
             ({"latest_filename": 3}, "latest_filename must be text, got 3"),
             ({"latest_filename": b"a"}, "latest_filename must be text, got b'a'"),

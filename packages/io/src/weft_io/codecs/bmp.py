@@ -36,7 +36,7 @@ def decode_bmp(data: bytes, channels: int) -> Array:
             raise ValueError(f"{height} rows of {row} bytes are incomplete")
     if channels not in (0, depth):
         raise errors.InvalidArgumentError(
-            f"channels must be those of the BMP image, {depth}, or 0, got {channels}"
+            f"channels must be the number of the BMP image, {depth}, or 0, got {channels}"
         )
     body = data[start : start + row * height].ljust(row * height, b"\0")
     rows = np.frombuffer(body, np.uint8).reshape(height, row)[:, : width * depth]

@@ -140,7 +140,7 @@ def _value(text: str, spec: Any) -> Any:
             values = np.array(parts if spec.dtype.numpy.kind == "O" else [*map(float, parts)])
     except OverflowError:
         raise errors.InvalidArgumentError(
-            f"an input of {spec.dtype.name} must be whole numbers of {spec.dtype.min} to "
+            f"an input of {spec.dtype.name} must be integers from {spec.dtype.min} to "
             f"{spec.dtype.max}, got {text!r}"
         ) from None
     except ValueError:

@@ -147,8 +147,8 @@ class _WeightedColumn(CategoricalColumn):
         spec = self.column.parse_example_spec
         if self.weight_key in spec:
             raise errors.InvalidArgumentError(
-                f"the weights of {self.column.name!r} have the key {self.weight_key!r}, which is "
-                "also that of its categories"
+                f"the weights of {self.column.name!r} have the key {self.weight_key!r}, "
+                "which is also the key of its categories"
             )
         return {**spec, self.weight_key: VarLenFeature(self.dtype)}
 

@@ -49,7 +49,7 @@ def _pair(a: Any, b: Any, max_val: Any) -> tuple[Output, Output, Output]:
     )
     if first.dtype.base_dtype != second.dtype.base_dtype:
         raise errors.InvalidTypeError(
-            f"images must be of one type, got {first.dtype.name} and {second.dtype.name}"
+            f"images must be of the same type, got {first.dtype.name} and {second.dtype.name}"
         )
     first_dims, second_dims = first.dims, second.dims
     if (

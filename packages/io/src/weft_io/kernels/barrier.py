@@ -29,8 +29,8 @@ def _barrier(node: Node, device: Device) -> KernelFunction:
         )
     if shapes and len(shapes) != len(types):
         raise errors.InvalidArgumentError(
-            f"a barrier with {len(types)} components must have as many shapes or none, "
-            f"got {len(shapes)}"
+            f"a barrier with {len(types)} components must have one shape per component or "
+            f"none, got {len(shapes)}"
         )
 
     def check(barrier: Barrier) -> None:

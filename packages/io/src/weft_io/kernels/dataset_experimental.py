@@ -177,7 +177,7 @@ def _csv(node: Node, device: Device) -> KernelFunction:
 def _default(default: np.ndarray[Any, Any]) -> Any:
     if default.size > 1:
         raise errors.InvalidArgumentError(
-            f"each record default should have one element at most, got {default.size}"
+            f"each record default should have at most one element, got {default.size}"
         )
     return default.reshape(-1)[0] if default.size else None
 

@@ -332,8 +332,8 @@ def _inflate(data: bytes, bits: int, compression: str, remaining_bytes: int) -> 
         if remaining_bytes < 0:
             raise errors.InvalidArgumentError(
                 f"the {compression} data of one tensor must have at most {MAX_INFLATED} bytes "
-                f"decompressedand fit in the memory of the device; the remaining {len(data)} "
-                "bytes expand to more"
+                "when decompressed, and fit in the memory of the device; the remaining "
+                f"{len(data)} bytes expand to more"
             )
         if not inflate.eof:
             raise _no_data(compression, len(data), "the data is truncated")

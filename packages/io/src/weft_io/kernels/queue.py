@@ -33,8 +33,8 @@ def _parts(node: Node) -> Parts:
     types, shapes = tuple(node.attrs["component_types"]), tuple(node.attrs["shapes"])
     if shapes and len(shapes) != len(types):
         raise errors.InvalidArgumentError(
-            f"a queue with {len(types)} components must have as many shapes or none, "
-            f"got {len(shapes)}"
+            f"a queue with {len(types)} components must have one shape per component or "
+            f"none, got {len(shapes)}"
         )
     if node.type != "PaddingFIFOQueueV2" and not all([is_fully_defined(dims) for dims in shapes]):
         raise errors.InvalidArgumentError(

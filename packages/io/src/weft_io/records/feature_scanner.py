@@ -61,7 +61,7 @@ class FeatureScanner:
         self.keys = tuple(keys)
         if len(keys) != len(kinds):
             raise errors.InvalidArgumentError(
-                f"there must be as many types as keys, got {len(kinds)} for {len(keys)} keys"
+                f"there must be one type per key, got {len(kinds)} for {len(keys)} keys"
             )
         pairs = zip(keys, kinds, strict=True)
         self._feature_index = {key: (i, kind) for i, (key, kind) in enumerate(pairs)}

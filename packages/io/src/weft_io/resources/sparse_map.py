@@ -128,7 +128,7 @@ def stack_rows(sparse_values: Sequence[SparseValue], dtype: DType) -> SparseValu
     ranks = sorted({len(value.shape) for value in sparse_values})
     if len(ranks) > 1:
         raise errors.InvalidArgumentError(
-            f"sparse tensors of one batch must have one rank, got {ranks}"
+            f"sparse tensors of a batch must have the same rank, got {ranks}"
         )
     rank = ranks[0] if ranks else 0
     counts = [len(value.values) for value in sparse_values]

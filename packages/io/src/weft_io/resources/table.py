@@ -363,7 +363,8 @@ class DenseTable(Table):
         shape = shape_of(empty_key)
         if shape_of(deleted_key) != shape or len(shape) > 1 or not math.prod(shape):
             raise errors.InvalidArgumentError(
-                "empty_key and deleted_key must be scalars or non-empty vectors of one shape, got "
+                "empty_key and deleted_key must be scalars or non-empty vectors of the same "
+                "shape, got "
                 f"{format_dims(shape)} and {format_dims(shape_of(deleted_key))}"
             )
         self._refused = {

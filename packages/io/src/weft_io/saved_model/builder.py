@@ -112,7 +112,7 @@ class SavedModelBuilder:
         """
         if self._has_variables:
             raise SavedModelError(
-                "the variables are already saved; add further graphs with add_meta_graph"
+                "the variables are already saved; add more graphs with add_meta_graph"
             )
         with sess.graph.as_default():
             self._prepare(

@@ -578,7 +578,7 @@ def _parse_step_count(step: Any) -> int:
     if value.shape == () and value.dtype.kind == "f" and float(value).is_integer():
         return int(value)
     if value.shape != () or value.dtype.kind not in "iuO":
-        raise errors.InvalidTypeError(f"global_step must be a whole number, got {step!r}")
+        raise errors.InvalidTypeError(f"global_step must be an integer, got {step!r}")
     return check_integer(value.item(), "global_step")
 
 

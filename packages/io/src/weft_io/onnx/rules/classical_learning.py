@@ -117,7 +117,7 @@ def _category_mapper(operation: Operation) -> Output:
     numbers = np.array(operation.required("cats_int64s"), np.int64)
     texts = np.array([item.encode() for item in operation.required("cats_strings")], object)
     if len(numbers) != len(texts):
-        raise errors.InvalidArgumentError("CategoryMapper requires as many strings as integers")
+        raise errors.InvalidArgumentError("CategoryMapper requires one string per integer")
     keys, values, default = texts, numbers, np.array(operation.attribute("default_int64", -1))
     if x.dtype is not dtypes.string:
         keys, values = numbers, texts
@@ -149,7 +149,7 @@ def _mapping(operation: Operation) -> tuple[Any, Any, Any]:
         or "values" not in result
         or len(result["keys"]) != len(result["values"])
     ):
-        raise errors.InvalidArgumentError("LabelEncoder requires as many keys as values")
+        raise errors.InvalidArgumentError("LabelEncoder requires one value per key")
     default = operation.attribute("default_tensor")
     values = result["values"]
     if default is None:
