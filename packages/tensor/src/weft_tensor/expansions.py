@@ -178,7 +178,7 @@ DIGAMMA: Final = (
     -0.443259803921568627,
     3.05395433027011974,
 )
-"""B(2k) / 2k, of even powers of 1 / x in the series of digamma(x)."""
+"""Coefficients B(2k) / 2k of even powers of 1 / x in the series of digamma(x)."""
 
 ZETA: Final = (
     0.0833333333333333333,
