@@ -113,9 +113,9 @@ class StepIndex:
 def find_sequences(index: StepIndex, events: NDArray[np.intp]) -> dict[int, int]:
     """Return, for each event of a step, the first event of its sequence.
 
-    Cheap nodes run as a sequence, which starts when the inputs of all its nodes are there. Its
-    events follow each other without a gap, and have the ready time of the first one, or that of
-    their own start.
+    Cheap nodes run as a sequence, which starts when all its nodes have their inputs. Its events
+    follow each other without a gap. Their ready time is the ready time of the first one, or their
+    own start.
 
     Args:
       events: the events of the step, sorted by start.
