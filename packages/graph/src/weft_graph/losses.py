@@ -97,7 +97,7 @@ def compute_weighted_loss(
 
     Args:
       losses: floating, any shape.
-      weights: rank 0, or the rank of `losses` with each size that of `losses` or 1.
+      weights: rank 0, or the rank of `losses`; each size is 1 or the size of `losses`.
       loss_collection: collection to add the result to, or None.
       reduction: see `Reduction`.
     Returns: rank 0; for Reduction.NONE, the shape of `losses`. Dtype of `losses`.

@@ -120,7 +120,7 @@ def branch_results(branch: CondContext, values: Sequence[Output]) -> None:
 
 
 def merge_results(conditional: Conditional) -> list[Output]:
-    """Merge the results of a conditional's branches, of which there must be equally many."""
+    """Merge the results of a conditional's branches; each must have the same number."""
     pairs = zip(*[branch.results for branch in conditional.branches], strict=True)
     return [primitives.merge(pair, name="Merge").output for pair in pairs]
 

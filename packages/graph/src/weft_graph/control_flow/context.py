@@ -173,7 +173,7 @@ class ControlFlowContext(Context):
         return None if shared_value is None else self._current_read(shared_value)
 
     def _read_in_context(self, shared_value: SharedValue) -> Output:
-        """Return a variable's value at the start of the context, in a loop of each iteration."""
+        """Return a variable's value at the start of the context; in a loop, of each iteration."""
         with self.open():
             return shared_value.read()
 

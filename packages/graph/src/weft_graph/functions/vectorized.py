@@ -73,7 +73,7 @@ def vectorized_map(
 
 
 def _rows(tensors: list[Output]) -> Any:
-    """Return the number of rows: that of the first tensor not known to have exactly one.
+    """Return the number of rows of the first tensor, ignoring tensors known to have one row.
 
     Raises: InvalidArgumentError: there are no tensors, one has rank 0, or the numbers of rows
       differ.

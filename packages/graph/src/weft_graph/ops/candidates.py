@@ -203,7 +203,7 @@ def learned_unigram_candidate_sampler(
     seed: int | None = None,
     name: str | None = None,
 ) -> Candidates:
-    """Sample classes by their frequencies in the session so far, starting at a count of one each.
+    """Sample classes by their frequencies in the session so far; each count starts at one.
 
     Args:
       true_classes, num_true, num_sampled, unique, range_max, seed: as for

@@ -128,7 +128,7 @@ def with_rank_checks(rule: ShapeRule, **ranks: int) -> ShapeRule:
 
 
 def with_rank(dims: Dims, rank: int, label: str) -> tuple[int | None, ...]:
-    """Return `dims`, checked to have a rank; unknown sizes if the rank was unknown.
+    """Return `dims`, checked to have the rank `rank`; unknown sizes if the rank is unknown.
 
     Raises: InvalidArgumentError: the rank differs; the message starts with `label`.
     """
@@ -142,7 +142,7 @@ def with_rank(dims: Dims, rank: int, label: str) -> tuple[int | None, ...]:
 
 
 def with_rank_at_least(dims: Dims, rank: int, label: str) -> Dims:
-    """Return `dims`, with_rank_checks to have at least the rank `rank` or an unknown one.
+    """Return `dims`, checked to have at least the rank `rank` or an unknown rank.
 
     Raises: InvalidArgumentError: the rank is smaller; the message starts with `label`.
     """

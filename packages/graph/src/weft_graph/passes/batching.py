@@ -4,7 +4,7 @@
     c = [matmul(p, q) for p, q in zip(a, b)]
     z = stack(c)                               z = c
 
-Results and errors are those of the separate ops, because all shapes are known.
+Results and errors are the same as with separate ops, because all shapes are known.
 """
 
 from __future__ import annotations

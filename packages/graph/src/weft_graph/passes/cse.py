@@ -16,8 +16,8 @@ _LARGEST_COMPARED = 1 << 16
 def eliminate_common_subexpressions(step: StepGraph) -> int:
     """Replace equal nodes by the first of them.
 
-    Nodes are equal if their op, inputs, control inputs, attributes and device request are. Stateful
-    nodes, and nodes with references, are never merged.
+    Nodes are equal if they have the same op, inputs, control inputs, attributes and device request.
+    Stateful nodes, and nodes with references, are never merged.
 
     Returns: the number of replaced nodes.
     Source: paper, section 5.1.

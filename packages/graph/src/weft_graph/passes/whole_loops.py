@@ -30,7 +30,7 @@ class Use(enum.Enum):
 
 
 STRIDE: Final = 0x9E3779B97F4A7C15
-"""Difference of the iteration numbers of an inner loop per iteration of the outer one, mod 2⁶⁴."""
+"""Step of an inner loop's iteration numbers from one outer iteration to the next, mod 2⁶⁴."""
 
 USES: Final = {use.value: use for use in Use}
 

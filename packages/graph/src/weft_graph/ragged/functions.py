@@ -114,7 +114,7 @@ def map_flat_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     levels = {value.ragged_rank for value in ragged}
     if len(levels) > 1:
         raise errors.InvalidArgumentError(
-            f"ragged arguments must have equally many ragged axes, got {sorted(levels)}"
+            f"ragged arguments must have the same number of ragged axes, got {sorted(levels)}"
         )
     first = ragged[0]
     checked = iter(_values_of_same_rows(ragged))

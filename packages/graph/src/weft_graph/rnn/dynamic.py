@@ -286,7 +286,7 @@ def raw_rnn(
     emit_output, next_loop_state). At time 0, the output, state and loop state are None. It then
     returns the initial state as `next_cell_state`, and the initial loop state or None. As
     `emit_output` it returns a structure of tensors with the shapes (without the batch axis) and
-    types of emitted values, or None for those of the output.
+    types of emitted values, or None for the shapes and types of the output.
 
     Args:
       cell: an RNNCell.

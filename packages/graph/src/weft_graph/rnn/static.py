@@ -144,7 +144,7 @@ def static_state_saving_rnn(
         value)`, which returns a node or a tensor that stores it.
       state_name: the name of the state, or names in the structure of `cell.state_size`.
     Returns: outputs and state. The last output and the state wait until the state is stored.
-    Raises: InvalidArgumentError: the structure of `state_name` is not that of the state.
+    Raises: InvalidArgumentError: `state_name` does not have the structure of the state.
 
     Examples:
       >>> class Saver:
