@@ -279,7 +279,7 @@ def test_hostile_files_are_refused_whatever_their_checksum(case: str, tmp_path: 
 
 def test_bad_rows_name_what_was_required_and_got(tmp_path: Path) -> None:
     path = write(tmp_path / "costs", BAD["negative"]())
-    with pytest.raises(errors.DataLossError, match=r"costs: .* within 0 and 1e\+18, got -1\.0"):
+    with pytest.raises(errors.DataLossError, match=r"costs: .* between 0 and 1e\+18, got -1\.0"):
         model().load(path)
 
 

@@ -213,7 +213,7 @@ def _numbers(value: Any, count: int, name: str) -> list[float]:
     for number in numbers:
         if type(number) not in (int, float) or not 0 <= number <= _GREATEST:
             raise _DamagedFile(
-                f"a number in {name} must be within 0 and {_GREATEST:g}, got {number!r}"
+                f"a number in {name} must be between 0 and {_GREATEST:g}, got {number!r}"
             )
     return [float(number) for number in numbers]
 

@@ -1,1 +1,1 @@
-"""Regions that a code generator makes functions of: which nodes, and for which shapes."""
+"""Regions compiled as functions: which nodes a region has, and for which shapes it is compiled."""

@@ -50,12 +50,12 @@ class KernelCheck:
         """Compute the results with kernels and compare the compiled ones with them.
 
         Args:
-          inputs, results: those of the compiled function.
+          inputs, results: inputs and results of the compiled function.
           updates: the positions of the inputs whose variables it changes.
           before, arrays: old values of the variables that it changes, and new ones.
           compile_function: compiles a function that returns the results of all members.
         Returns: the results of the kernels.
-        Raises: InternalError: a node differs; names the first of all that do.
+        Raises: InternalError: the result of a node differs; the message names the first such node.
         """
         region = self._region
         computed = results if isinstance(results, tuple) else (results,)
