@@ -1,9 +1,9 @@
 """Atomic replacement of a bundle: a crash at any time leaves either the old or the new one.
 
-The names of shards contain the number of shards. If a bundle replaces one with as many shards, it
-gets an additional empty shard, so that its files have different names. No old file changes before
-the new index has replaced the old one. Notes (`checkpoint.journal`) tell the next save which files
-a killed save left.
+The names of shards contain the number of shards. If a bundle replaces one with the same number of
+shards, it gets an additional empty shard, so that its files have different names. No old file
+changes before the new index has replaced the old one. Notes (`checkpoint.journal`) tell the next
+save which files a killed save left.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ The checksum covers the version, a newline and the third line without its newlin
     {"suffix":".data-00000-of-00001-0123456789abcdef.safetensors","size":1088,"header":64,
      "checksum":"xxh3:0123456789abcdef"}
 
-where `size` is the file's, `header` the bytes before the first tensor, and the checksum theirs. A
-tensor is
+where `size` is the size of the file, `header` the number of bytes before the first tensor, and
+`checksum` the checksum of these bytes. A tensor is
 
     {"dtype":"float32","shape":[10,20],"parts":[
       {"shard":0,"begin":64,"end":864,"checksum":"xxh3:0123456789abcdef"}]}

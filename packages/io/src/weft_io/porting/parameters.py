@@ -151,7 +151,7 @@ def compare_parameters(
     Args:
       ours, theirs: a graph, a mapping of arrays, or the path of a checkpoint, ONNX model, GraphDef,
         safetensors or npz file.
-      names: names of theirs by ours, where they are known.
+      names: their names by our names, where they are known.
       session: with a graph, the session that has the values of its variables. Without values on
         both sides, only shapes are compared.
       rtol: maximum difference of equal values, relative to the largest absolute value.

@@ -19,7 +19,7 @@ class Retention:
 
     Args:
       max_to_keep: number to keep; None and 0 keep all, without a list.
-      keep_every_n_hours: keep one checkpoint per this number of hours, even if it would be removed
+      keep_every_n_hours: also keep one of the older checkpoints per this number of hours,
         permanently.
       clock: function that returns seconds since the epoch.
     Attributes:

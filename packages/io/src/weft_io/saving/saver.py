@@ -72,8 +72,8 @@ class Saver:
         matches.
       sharded: write one file per device.
       max_to_keep: number of the latest checkpoints to keep; None or 0 keeps all.
-      keep_checkpoint_every_n_hours: keep one checkpoint per this number of hours, even if it would
-        be removed.
+      keep_checkpoint_every_n_hours: also keep one of the older checkpoints per this number of
+        hours.
       name: name scope of the nodes; "save" by default.
       restore_sequentially: restore one variable after the other.
       saver_def: a `SaverDef` whose nodes are already in the graph, instead of new nodes.
@@ -524,8 +524,8 @@ class Saver:
           NotFoundError: the checkpoint does not exist, or lacks variables or files; all missing
             variables are named.
           InvalidArgumentError: a variable has another type or shape.
-          DataLossError: the checkpoint is damaged. No variable was changed. The error of a pending
-          `save` of an asynchronous saver, for which this waits first.
+          DataLossError: the checkpoint is damaged. No variable was changed. Also the error of a
+            pending `save` of an asynchronous saver: `restore` waits for it first.
         """
         if save_path is None:
             raise errors.InvalidArgumentError(

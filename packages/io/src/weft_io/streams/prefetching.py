@@ -58,7 +58,7 @@ class _Buffer:
     """The state shared by the thread and its consumers.
 
     A stream may refer to its session through the functions that it calls, and the session to
-    consumers. So the thread also ends with the owner, which nothing of these refers to.
+    consumers. So the thread also ends with the owner, to which none of these refers.
 
     Attributes:
       changed: guards everything except `stream`, and is notified of each change.

@@ -168,7 +168,9 @@ class _Reader:
     def _variants(self, depth: int) -> np.ndarray[Any, Any]:
         parts = self.value(depth + 1) if self._data[self._index : self._index + 1] == b"l" else None
         if not parts or len(parts) != 2 or not all(isinstance(part, list) for part in parts):
-            raise _SEAL.damaged_error(f"has no shape and elements of a tensor at {self._index}")
+            raise _SEAL.damaged_error(
+                f"lacks the shape and the elements of a tensor at {self._index}"
+            )
         shape, items = parts
         sized = all(type(size) is int and size >= 0 for size in shape)
         is_variant = all(isinstance(item, ElementsSource | RaggedVariant) for item in items)

@@ -27,8 +27,8 @@ class CheckpointManager:
       directory: the directory of the checkpoints, created if necessary. A manager continues with
         the checkpoints of an earlier manager of the directory, and ignores those with other names.
       max_to_keep: number of the latest checkpoints to keep; None keeps all.
-      keep_checkpoint_every_n_hours: keep one checkpoint per this number of hours, even if it would
-        be removed.
+      keep_checkpoint_every_n_hours: also keep one of the older checkpoints per this number of
+        hours.
       checkpoint_name: prefix of their names.
     Raises: InvalidTypeError, InvalidArgumentError: an argument is invalid.
 

@@ -26,7 +26,8 @@ from weft_tensor import dtypes, errors
 from weft_tensor.nesting import format_value
 
 COUNTER: Final = "save_counter"
-"""The only variable that a checkpoint may lack, since `Checkpoint.write` and Savers do not count.
+"""The only variable that a checkpoint may lack, since `Checkpoint.write` and Savers do not count
+saves.
 """
 
 _VALUE: Final = "VARIABLE_VALUE"
