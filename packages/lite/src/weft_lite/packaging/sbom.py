@@ -83,7 +83,7 @@ def _tool() -> dict[str, Any]:
 
 
 def _library(name: str) -> dict[str, Any]:
-    """Return the component of a library that zig brings and links statically."""
+    """Return the component of a library that zig contains and links statically."""
     licenses = {
         "compiler-rt": {"license": {"id": "MIT"}},
         "musl": {"license": {"id": "MIT"}},
