@@ -19,7 +19,7 @@ from weft_graph.ops import control_flow as primitives
 @RegisterGradient("Switch", accepts_none=True)
 @RegisterGradient("RefSwitch", accepts_none=True)
 def _switch(op: Node, *grads: Any) -> list[Any]:
-    """Return the gradient of a Switch: from its side inside a branch, else from both sides."""
+    """Return the gradient of a Switch; inside a branch, only one output has a gradient."""
     present = [grad for grad in grads if grad is not None]
     if op.context is not None or len(present) == 0:
         return [present[0] if present else None, None]
