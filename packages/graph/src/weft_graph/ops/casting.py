@@ -168,7 +168,7 @@ def _cast_to(dtype: DType, default: str, public: str) -> Any:
         return cast(x, dtype, name)
 
     convert.__name__ = convert.__qualname__ = f"to_{dtype.name}"
-    convert.__doc__ = f"""`cast` to {dtype.name}; deprecated in favour of it.
+    convert.__doc__ = f"""`cast` to {dtype.name}; deprecated in favor of it.
 
     Args:
       x: as for `cast`.

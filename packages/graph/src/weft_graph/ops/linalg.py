@@ -49,7 +49,7 @@ _TYPES = "{float32, float64, complex64, complex128}"
 
 
 def square_dims(dims: Dims, label: str) -> Dims:
-    """Return `dims` of square matrices; an unknown size of the last two is that of the other."""
+    """Return `dims` of square matrices; if one of the last two sizes is unknown, use the other."""
     shape_rules.with_rank_at_least(dims, 2, label)
     if dims is None:
         return None
