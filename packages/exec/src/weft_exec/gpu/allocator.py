@@ -63,7 +63,7 @@ class GpuAllocator:
         return result
 
     def empty(self, shape: tuple[int, ...], dtype: Any, label: str | None = None) -> Any:
-        """Return an uninitialised array on the GPU, for work on the current stream.
+        """Return an uninitialized array on the GPU, for work on the current stream.
 
         Raises: ResourceExhaustedError: it does not fit.
         """

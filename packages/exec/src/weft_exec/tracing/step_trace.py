@@ -317,7 +317,7 @@ class StepTrace:
             )
 
     def record_fetch(self, outputs: Sequence[Any], values: Sequence[Any], device: str) -> None:
-        """Record fetches of a step that runs no kernels, such as of a variable."""
+        """Record the fetches of a step that runs no kernels, such as reading a variable."""
         now, spans = clock(), self.log().spans
         for output, value in zip(outputs, values, strict=True):
             node_device, sizes = output.node.device or device, sizes_of(value)

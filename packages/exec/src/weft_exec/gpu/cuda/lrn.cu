@@ -30,7 +30,7 @@ extern "C" __global__ void lrn(
     put(y + at, widened(x[at]) * pow(norm(x, at, channels, radius, bias, alpha), -beta));
 }
 
-// What lrn_grad reads of each neighbour: its norm, and its share in the gradients of others.
+// What lrn_grad reads of each neighbor: its norm, and its share in the gradients of others.
 extern "C" __global__ void lrn_shares(
     const T* grad, const T* x, const T* y, W* norms, W* shares, I channels, I radius, W bias,
     W alpha, I size)
