@@ -308,5 +308,8 @@ def test_products_of_integers_are_written() -> None:
 def test_each_key_has_a_value(attributes: dict[str, Any]) -> None:
     kind = TensorProto.STRING if "keys_strings" in attributes else TensorProto.INT64
     model = _model("LabelEncoder", {"y": kind}, kind, **attributes)
-    with wf.Graph().as_default(), pytest.raises(errors.InvalidArgumentError, match="one value per key"):
+    with (
+        wf.Graph().as_default(),
+        pytest.raises(errors.InvalidArgumentError, match="one value per key"),
+    ):
         wf.onnx.import_model(model)

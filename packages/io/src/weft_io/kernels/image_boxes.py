@@ -187,7 +187,7 @@ For larger crops, matrix products are faster.
 
 
 def _add_corners(total: Array, grads: Array, index: Array, rows: _Axis, columns: _Axis) -> None:
-    """Add the gradients of all crops to the four neighbours of their positions."""
+    """Add the gradients of all crops to the four neighbors of their positions."""
     live = np.where(_inside_mask(rows, columns), grads, np.float32(0))
     row_part, column_part = rows.part[:, :, None, None], columns.part[:, None, :, None]
     flat, depth = total.reshape(-1), total.shape[3]

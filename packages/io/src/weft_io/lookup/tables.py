@@ -150,8 +150,8 @@ class StaticHashTable(_ResourceTable):
       FailedPreconditionError: it was not initialized.
 
     Examples:
-      >>> colours = wf.lookup.KeyValueTensorInitializer([1, 2], ["red", "green"])
-      >>> table = wf.lookup.StaticHashTable(colours, default_value="none")
+      >>> colors = wf.lookup.KeyValueTensorInitializer([1, 2], ["red", "green"])
+      >>> table = wf.lookup.StaticHashTable(colors, default_value="none")
       >>> with wf.Session() as session:
       ...     session.run(table.initializer)
       ...     session.run(table[wf.constant([[2, 3]])])

@@ -184,7 +184,7 @@ register_op(
     {"T": "{float32, float16} = float32"},
     _draw_samples,
     traits=NOT_DIFFERENTIABLE,
-    doc="Images with the edges of boxes in colours.",
+    doc="Images with the edges of boxes in colors.",
 )
 register_op(
     "DrawBoundingBoxesV2",
@@ -193,7 +193,7 @@ register_op(
     {"T": "{float32, float16} = float32"},
     _draw_samples,
     traits=NOT_DIFFERENTIABLE,
-    doc="Images with the edges of boxes in colours that are given.",
+    doc="Images with the edges of boxes in colors that are given.",
 )
 register_op(
     "SampleDistortedBoundingBox",
