@@ -154,7 +154,7 @@ def _empty_results(op: Operation, first: int) -> list[Value]:
     ]
 
 
-# ------------------------------------------------------------------- neighbouring channels
+# ------------------------------------------------------------------- neighboring channels
 
 
 class _Neighbours:
