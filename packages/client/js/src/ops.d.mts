@@ -2048,14 +2048,14 @@ export function div(scope: Scope, x: Value, y: Value): Output;
 export function divNoNan(scope: Scope, x: Value, y: Value): Output;
 
 /**
- * Images with the edges of boxes in colours.
+ * Images with the edges of boxes in colors.
  * Inputs: images: float16 or float32; boxes: float32.
  * Outputs: output: float16 or float32.
  */
 export function drawBoundingBoxes(scope: Scope, images: Value, boxes: Value): Output;
 
 /**
- * Images with the edges of boxes in colours that are given.
+ * Images with the edges of boxes in colors that are given.
  * Inputs: images: float16 or float32; boxes: float32; colors: float32.
  * Outputs: output: float16 or float32.
  */

@@ -93,7 +93,7 @@ class CropAndResizeGradImage : public SingleOutput {
   }
 };
 
-/// Images with the edges of boxes in colours.
+/// Images with the edges of boxes in colors.
 /// Inputs: images: float16 or float32; boxes: float32.
 /// Outputs: output: float16 or float32.
 class DrawBoundingBoxes : public SingleOutput {
@@ -106,7 +106,7 @@ class DrawBoundingBoxes : public SingleOutput {
   }
 };
 
-/// Images with the edges of boxes in colours that are given.
+/// Images with the edges of boxes in colors that are given.
 /// Inputs: images: float16 or float32; boxes: float32; colors: float32.
 /// Outputs: output: float16 or float32.
 class DrawBoundingBoxesV2 : public SingleOutput {
