@@ -20,7 +20,7 @@ from weft_tensor import errors
 JOBS: Final = ("ps", "chief", "worker", "evaluator")
 """Jobs that have command-line options, in the order of task numbers."""
 
-_COLOURS = ("cyan", "magenta", "blue", "yellow", "green")
+_COLORS = ("cyan", "magenta", "blue", "yellow", "green")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -157,7 +157,7 @@ class _Output:
         self._lock = threading.Lock()
         self._width = max(len(str(task_id)) for task_id in launch.task_ids())
         names = [job.name for job in launch.jobs]
-        self._colours = {name: _COLOURS[i % len(_COLOURS)] for i, name in enumerate(names)}
+        self._colors = {name: _COLORS[i % len(_COLORS)] for i, name in enumerate(names)}
 
     def begin(self, stack: ExitStack, cluster: LocalCluster) -> None:
         """Show the status table on a terminal, until the exit stack is unwound."""
@@ -183,7 +183,7 @@ class _Output:
             return
         from rich.text import Text
 
-        colour = "bold" if task_id is None else self._colours[task_id.job]
+        color = "bold" if task_id is None else self._colors[task_id.job]
         body = Text.from_ansi(text)
         with self._lock:
-            self._console.print(Text(label + " ", colour) + body, soft_wrap=True)
+            self._console.print(Text(label + " ", color) + body, soft_wrap=True)
