@@ -222,7 +222,7 @@ def way() -> str:
 
 
 def grouped(start: tuple[str, str], starts: list[tuple[str, str]]) -> list[tuple[str, list[str]]]:
-    """A start and what it calls, each once, with neighbours of one module together.
+    """A start and what it calls, each once, with neighbors of one module together.
 
     What is called on several branches is where it is called last.
     """
