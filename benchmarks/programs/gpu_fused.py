@@ -17,9 +17,9 @@ from timing import Step, Timer
 Compute = Callable[..., Any]
 
 
-def normalised(f: Any, x: Any) -> Any:
-    centred = x - f.mean(x)
-    h = centred * f.rsqrt(f.mean(centred * centred) + 1e-5)
+def normalized(f: Any, x: Any) -> Any:
+    centered = x - f.mean(x)
+    h = centered * f.rsqrt(f.mean(centered * centered) + 1e-5)
     return h * f.sigmoid(h * 1.702)
 
 
@@ -27,7 +27,7 @@ FUSED: dict[str, tuple[Sequence[tuple[int, ...]], Compute]] = {
     "gpu_elementwise": ([(1 << 24,)] * 2, lambda f, x, y: f.tanh(x) * f.exp(-y * y) + x * 0.5),
     "gpu_softmax": ([(1 << 14, 1024)], lambda f, x: f.softmax(x * 2.0)),
     "gpu_softmax_long": ([(4, 1 << 22)], lambda f, x: f.softmax(x * 2.0)),
-    "gpu_norm": ([(1 << 14, 1024)], normalised),
+    "gpu_norm": ([(1 << 14, 1024)], normalized),
     "gpu_sum": ([(1 << 26,)], lambda f, x: f.sum(x * x)),
     "gpu_columns": ([(1 << 20, 64)], lambda f, x: f.sum(x * x)),
 }

@@ -147,11 +147,11 @@ def lstm(timer: Timer) -> None:
 
 def word2vec(timer: Timer) -> None:
     words, size = 50_000, 128
-    centre, context, negatives = integers(words, 128), integers(words, 128), integers(words, 64)
+    center, context, negatives = integers(words, 128), integers(words, 128), integers(words, 64)
 
     def loss(p: Any) -> Array:
         embedding, output, output_bias = p
-        e = embedding[centre]
+        e = embedding[center]
         true = (e * output[context]).sum(1) + output_bias[context]
         sampled = e @ output[negatives].T + output_bias[negatives]
         return jax.nn.softplus(-true).mean() + jax.nn.softplus(sampled).sum(1).mean()

@@ -328,8 +328,8 @@ def word2vec(timer: Timer) -> None:
     """Build skip-gram with noise-contrastive estimation and a candidate sampler of the library."""
     words, size, batch = 10_000, 64, 128
     values = [random_ids(words, batch), random_ids(words, batch, 1).astype(np.int64)]
-    centre, context = fed = [placeholder_of(value) for value in values]
-    looked_up = tf.nn.embedding_lookup(variable("embedding", words, size), centre)
+    center, context = fed = [placeholder_of(value) for value in values]
+    looked_up = tf.nn.embedding_lookup(variable("embedding", words, size), center)
     losses = tf.nn.nce_loss(
         weights=variable("nce", words, size), biases=variable("bias", words), labels=context,
         inputs=looked_up, num_sampled=32, num_classes=words,

@@ -151,11 +151,11 @@ def word2vec(timer: Timer) -> None:
     embedding, output, output_bias = (
         torch.nn.Embedding(words, columns, sparse=True) for columns in (size, size, 1)
     )
-    centre, context = (torch.randint(0, words, (128,), generator=generator) for _ in range(2))
+    center, context = (torch.randint(0, words, (128,), generator=generator) for _ in range(2))
     negatives = torch.randint(0, words, (64,), generator=generator)
 
     def loss() -> Tensor:
-        e = embedding(centre)
+        e = embedding(center)
         true = (e * output(context)).sum(1) + output_bias(context)[:, 0]
         sampled = e @ output(negatives).T + output_bias(negatives)[:, 0]
         return functional.softplus(-true).mean() + functional.softplus(sampled).sum(1).mean()

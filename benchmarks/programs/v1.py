@@ -162,13 +162,13 @@ def train_lstm(timer: Timer) -> None:
 
 def train_skipgram(timer: Timer) -> None:
     rng = np.random.RandomState(0)
-    centre = tf.placeholder(tf.int32, [SG_BATCH])
+    center = tf.placeholder(tf.int32, [SG_BATCH])
     context = tf.placeholder(tf.int32, [SG_BATCH])
     negatives = tf.placeholder(tf.int32, [SG_NEGATIVES])
     embedding = weights(rng, SG_WORDS, SG_SIZE)
     output, output_bias = weights(rng, SG_WORDS, SG_SIZE), bias(SG_WORDS)
     look = tf.nn.embedding_lookup
-    e = look(embedding, centre)
+    e = look(embedding, center)
     true = tf.reduce_sum(e * look(output, context), 1) + look(output_bias, context)
     sampled = tf.matmul(e, look(output, negatives), transpose_b=True)
     sampled = sampled + look(output_bias, negatives)
@@ -177,7 +177,7 @@ def train_skipgram(timer: Timer) -> None:
         tf.reduce_sum(cross_entropy(labels=tf.zeros_like(sampled), logits=sampled), 1)
     )
     train = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
-    sizes = {centre: SG_BATCH, context: SG_BATCH, negatives: SG_NEGATIVES}
+    sizes = {center: SG_BATCH, context: SG_BATCH, negatives: SG_NEGATIVES}
     feeds = {x: rng.randint(0, SG_WORDS, size).astype(np.int32) for x, size in sizes.items()}
     with session(timer.threads, timer.threads) as s:
         s.run(tf.global_variables_initializer())

@@ -5,7 +5,7 @@ hatch run cluster-demo --target 0.98 --kill worker
 
 Ray starts a parameter server and two workers on this machine. In the midst of the training the
 process of one is killed. Ray starts it again, the training loop restores the last checkpoint, and
-goes on until the held-out images are recognised.
+goes on until the held-out images are recognized.
 """
 
 from __future__ import annotations

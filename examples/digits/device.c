@@ -1,4 +1,4 @@
-/* The same in C, whole in one file: device MODEL IMAGES LABELS prints the share that is recognised. */
+/* The same in C, whole in one file: device MODEL IMAGES LABELS prints the share that is recognized. */
 #include <stdio.h>
 #include <stdlib.h>
 

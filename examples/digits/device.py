@@ -1,6 +1,6 @@
-"""What runs on a device: recognises images with weft_lite and the standard library alone.
+"""What runs on a device: recognizes images with weft_lite and the standard library alone.
 
-python device.py MODEL IMAGES LABELS   prints the share that is recognised
+python device.py MODEL IMAGES LABELS   prints the share that is recognized
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PIXELS = 64
 
 
 def main(model: str, images: str, labels: str) -> None:
-    """Recognise all images, one at a time."""
+    """Recognize all images, one at a time."""
     interpreter = Interpreter(model)
     interpreter.resize_tensor_input(interpreter.get_input_details()[0]["index"], [1, 8, 8, 1])
     run = interpreter.get_signature_runner()

@@ -43,7 +43,7 @@ class Trainer:
         self.curve: Curve = []
 
     def restore(self) -> int:
-        """Initialise, or go on from the newest checkpoint; returns the epochs done."""
+        """Initialize, or go on from the newest checkpoint; returns the epochs done."""
         newest = wf.train.latest_checkpoint(str(self.directory))
         if newest is None:
             self.session.run(self.model.initialize)
@@ -78,7 +78,7 @@ class Trainer:
         return {"loss": float(np.mean(losses)), "accuracy": self.accuracy()}
 
     def accuracy(self) -> float:
-        """The share of the held-out images that is recognised."""
+        """The share of the held-out images that is recognized."""
         feeds = {self.model.images: self.held_out.images, self.model.labels: self.held_out.labels}
         return float(self.session.run(self.model.accuracy, feeds))
 
@@ -125,7 +125,7 @@ def draw(curve: Curve, path: Path) -> None:
     left.semilogy(epochs, [p["loss"] for p in curve], color="tab:blue")
     left.set(title="training loss", xlabel="epoch", ylabel="cross entropy")
     right.plot(epochs, [100 * p["accuracy"] for p in curve], color="tab:orange")
-    right.axhline(98, color="grey", linewidth=0.8, linestyle="--")
+    right.axhline(98, color="gray", linewidth=0.8, linestyle="--")
     right.set(title="held-out accuracy", xlabel="epoch", ylabel="per cent", ylim=(80, 100))
     figure.savefig(path, dpi=120)
     pyplot.close(figure)

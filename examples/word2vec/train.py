@@ -32,7 +32,7 @@ SHUFFLE = 4096
 """Pairs of the shuffle buffer, which is a part of each checkpoint; all pairs are permuted once."""
 NUM_QUESTIONS, NUM_SHORT_QUESTIONS = 5000, 1000
 PROBES = ("string", "list", "integer", "exception", "import", "class")
-"""Words whose neighbours are printed."""
+"""Words whose neighbors are printed."""
 
 
 class Tables(NamedTuple):
@@ -141,10 +141,10 @@ class Word2Vec(Journey):
         return Serving([word], {"scores": scores, "similarity": similarity})
 
     def report(self, serving: Serving, session: wf.Session) -> str:
-        """Return the nearest neighbours of some words; write the files of the projector."""
+        """Return the nearest neighbors of some words; write the files of the projector."""
         words = self.words.words
         write_projector(self, session.run(wf.convert_to_tensor(make_tables(len(words)).words)))
-        lines = ["nearest neighbours:"]
+        lines = ["nearest neighbors:"]
         for probe in [probe for probe in PROBES if probe in words]:
             number = words.index(probe)
             values = session.run(serving.outputs["similarity"], {serving.inputs[0]: [number]})

@@ -366,7 +366,7 @@ def listens(port: int) -> bool:
 
 
 def accuracy(folder: Path) -> tuple[float, int]:
-    """The share of the held-out images that the last checkpoint recognises, and its step."""
+    """The share of the held-out images that the last checkpoint recognizes, and its step."""
     import digits
     from program import build
 

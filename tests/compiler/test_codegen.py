@@ -253,7 +253,7 @@ def test_a_check_that_fails_says_what_was_required() -> None:
 
 
 def test_nothing_is_said_of_loops_that_may_be_left(capfd: pytest.CaptureFixture[str]) -> None:
-    """LLVM complains of loops that it was told to vectorise and cannot."""
+    """LLVM complains of loops that it was told to vectorize and cannot."""
     program = parse(
         "program p(a: float32[], x: float32[2]) -> (y: float32[2]):\n"
         "  vector i in 2:\n    y[i] = tanh(a[] * tanh(x[i]))\n"

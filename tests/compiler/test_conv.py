@@ -67,7 +67,7 @@ FIRST += [(9, 40, 1, 1, 1), (8, 1, 1, 2, 1), (16, 6, 12, 1, 1)]
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("cpu", CPUS)
 def test_windows_of_first_layers(dtype: str, cpu: str) -> None:
-    """Runs of many neighbouring windows are copied at once, and those at the edges one by one."""
+    """Runs of many neighboring windows are copied at once, and those at the edges one by one."""
     random = np.random.default_rng(5)
     for at, layer in enumerate(FIRST):
         of = first_layer(*layer)

@@ -211,7 +211,7 @@ def test_crops_of_boxes_that_lie_anywhere(
 
 @pytest.mark.parametrize("shape", [(1, 1, 3), (0, 2, 2, 3), (2, 5, 4, 3)])
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_colours(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], dtype: str) -> None:
+def test_colors(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], dtype: str) -> None:
     """Includes gray, black, NaN, infinity and negative values."""
     x = np.random.default_rng(9).random(shape).astype(dtype)
     pixels = x.reshape(-1, 3)
@@ -480,7 +480,7 @@ def test_margins_mirror_rows(
 
 
 @pytest.mark.parametrize(("channels", "radius"), [(1, 5), (7, 2), (96, 5), (70, 40), (0, 2)])
-def test_neighbouring_channels(monkeypatch: pytest.MonkeyPatch, channels: int, radius: int) -> None:
+def test_neighboring_channels(monkeypatch: pytest.MonkeyPatch, channels: int, radius: int) -> None:
     """An infinity or NaN in one channel affects only its neighbors."""
     x = np.random.default_rng(4).standard_normal((2, 3, 2, channels)).astype("f")
     if channels > 6:

@@ -88,7 +88,7 @@ def test_threads_wait_for_what_others_of_the_block_have_written(
     assert launch.way is LaunchKind.ROWS and launch.blocks == blocks
 
 
-def test_each_thread_takes_an_element_and_neighbours_take_neighbours() -> None:
+def test_each_thread_takes_an_element_and_neighbors_take_neighbors() -> None:
     (launch,) = run(
         "program p(x: float32[7, 100]) -> (y: float32[7, 100]):\n"
         "  for i in 7:\n    for j in 100:\n      y[i, j] = tanh(x[i, j]) * x[i, 99 - j]\n",

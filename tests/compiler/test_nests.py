@@ -61,7 +61,7 @@ c_row=7, accumulate=0)
     assert bytes_moved(nest, program) == 4 * (30 + 35 + 42)
 
 
-def test_neighbours_that_several_places_load_count_once() -> None:
+def test_neighbors_that_several_places_load_count_once() -> None:
     program = parse("""
 program p(x: float32[100]) -> (y: float32[98]):
   for i in 98:

@@ -255,7 +255,7 @@ def test_steps_at_the_same_time(target: str) -> None:
 
 
 def test_a_supervisor(targets: list[str], target: str, tmp_path: Any) -> None:
-    """The former way to train: a chief that initialises, and a worker that waits for it."""
+    """The former way to train: a chief that initializes, and a worker that waits for it."""
 
     def train(task: int) -> Any:
         with wf.Graph().as_default():

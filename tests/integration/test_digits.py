@@ -82,7 +82,7 @@ def test_it_goes_on_where_it_was_interrupted(tmp_path: pathlib.Path, how: signal
 
 
 @pytest.mark.long
-def test_devices_recognise_as_much(tmp_path: pathlib.Path) -> None:
+def test_devices_recognize_as_much(tmp_path: pathlib.Path) -> None:
     """The wheel is built and, where qemu is, a program for AArch64."""
     command = [sys.executable, str(PROGRAM), "--directory", str(tmp_path), "--epochs", "10"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -213,7 +213,7 @@ def test_bodies_of_functions(compiler: HypotCompiler, noinline: bool) -> None:
 
 
 @pytest.mark.parametrize("use_resource", [False, True])
-def test_control_inputs_and_neighbours_with_state(
+def test_control_inputs_and_neighbors_with_state(
     compiler: HypotCompiler, use_resource: bool
 ) -> None:
     x = wf.placeholder(wf.float32, [2])

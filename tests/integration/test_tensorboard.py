@@ -134,7 +134,7 @@ def check_graph(page: Page) -> None:
         f"{button} && !{button}.disabled",
         "parts('tf-graph-controls', 'paper-item').find(e => text(e) == 'last step').click()",
     )
-    # What took time is grey no longer.
+    # What took time is gray no longer.
     loss = f"{nodes}.find(n => n.dataset.name == 'loss')"
     page.wait(
         f"{loss} && !/238, 238, 238/.test({loss}.querySelector('rect').style.fill)",

@@ -422,7 +422,7 @@ def test_slots_inside_variable_scopes(reuse: Any) -> None:
     assert optimizer.get_slot(var, "momentum").op.name == "net/net/W/Momentum"
 
 
-# ------------------------------------------------------------------------ behaviour
+# ------------------------------------------------------------------------ behavior
 
 
 @pytest.mark.parametrize("use_resource", [False, True], ids=["ref", "resource"])
@@ -596,7 +596,7 @@ def test_training_writes_into_the_same_memory(use_resource: bool) -> None:
         assert addresses() == before
 
 
-def test_uninitialised_slot_names_itself() -> None:
+def test_uninitialized_slot_names_itself() -> None:
     var = make_variable(1.0, name="W")
     train = optimizers.MomentumOptimizer(0.1, 0.9).apply_gradients([(1.0, var)])
     with Session() as session:

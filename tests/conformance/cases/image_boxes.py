@@ -184,11 +184,11 @@ def _drawing() -> list[Case]:
     boxes = np.add(uniform(-0.3, 0.4, 2, 3, 4), [0, 0, 0.6, 0.9])
     fed = Raw(boxes.astype(np.float32), constant=False)
     colors = Raw(uniform(0, 1, 2, 3).astype(np.float32), constant=False)
-    grey, color = uniform(0, 1, 2, 6, 7, 1), uniform(0, 1, 2, 6, 7, 3)
+    gray, color = uniform(0, 1, 2, 6, 7, 1), uniform(0, 1, 2, 6, 7, 3)
     narrow = ("float16", "float32")
     loose = {"float16": (2e-3, 2e-3)}
     return [
-        Case("DrawBoundingBoxes", [grey, fed], {}, _drawn, dtypes=narrow, tolerance=loose),
+        Case("DrawBoundingBoxes", [gray, fed], {}, _drawn, dtypes=narrow, tolerance=loose),
         Case(
             "DrawBoundingBoxesV2", [color, fed, colors], {}, _drawn, dtypes=narrow, tolerance=loose
         ),

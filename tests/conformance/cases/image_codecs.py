@@ -87,14 +87,14 @@ def _jpeg() -> list[Case]:
     whole = simplejpeg.decode_jpeg(data, fastdct=True)
     small = Image.open(io.BytesIO(data))
     small.draft("RGB", (14, 20))
-    grey = Image.open(io.BytesIO(data))
-    grey.draft("L", None)
+    gray = Image.open(io.BytesIO(data))
+    gray.draft("L", None)
     window = Raw(np.array([3, 5, 20, 11], np.int32))
     return [
         _decoded("DecodeJpeg", data, whole, ""),
         _decoded("DecodeJpeg", data, accurate, "accurate", **exact),
         _decoded("DecodeJpeg", data, np.asarray(small), "small", ratio=2, **exact),
-        _decoded("DecodeJpeg", data, np.asarray(grey)[:, :, None], "grey", channels=1, **exact),
+        _decoded("DecodeJpeg", data, np.asarray(gray)[:, :, None], "gray", channels=1, **exact),
         _decoded("DecodePng", data, whole, "of jpeg"),
         _decoded("DecodeImage", data, whole, "jpeg"),
         _decoded("ExtractJpegShape", data, np.array(whole.shape), ""),

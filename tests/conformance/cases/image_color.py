@@ -1,4 +1,4 @@
-"""Colours against Python's colorsys, one pixel at a time."""
+"""Colors against Python's colorsys, one pixel at a time."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def test_count_up_to(use_resource: bool) -> None:
 
 
 @pytest.mark.parametrize("use_resource", (False, True))
-def test_an_uninitialised_variable_is_named(use_resource: bool) -> None:
+def test_an_uninitialized_variable_is_named(use_resource: bool) -> None:
     with Graph().as_default() as graph:
         variable = Variable([1.0], name="lonely", use_resource=use_resource)
         added = variable.assign_add([1.0])
@@ -187,7 +187,7 @@ def test_resource_gather() -> None:
         session.run(outside)
 
 
-def test_destroyed_variables_are_uninitialised() -> None:
+def test_destroyed_variables_are_uninitialized() -> None:
     with Graph().as_default() as graph:
         variable = Variable([1.0], use_resource=True)
         destroy = resource_state.destroy_resource_op(variable.handle)

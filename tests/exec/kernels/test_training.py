@@ -242,7 +242,7 @@ def test_gradient_of_another_shape() -> None:
     problem.check()
 
 
-def test_uninitialised_variable() -> None:
+def test_uninitialized_variable() -> None:
     problem = Problem("Adam", False, False, "float64", (4, 2))
     problem.states["v"] = VariableState("v", dtypes.float64, (4, 2))
     with pytest.raises(errors.FailedPreconditionError, match="uninitialized value v"):

@@ -215,7 +215,7 @@ class TestErrors:
             assert caught.value.op.type == "MatMul"
             assert list(caught.value.inputs) == ["float32[2,4]", "float32[3,2]"]
 
-    def test_an_uninitialised_variable_is_named(self) -> None:
+    def test_an_uninitialized_variable_is_named(self) -> None:
         v = wf.Variable(1.0, name="weights")
         with wf.Session() as session:
             with pytest.raises(errors.FailedPreconditionError, match="uninitialized value weights"):
@@ -285,7 +285,7 @@ class TestErrors:
         with wf.Session(config=wf.ConfigProto(allow_soft_placement=True)) as session:
             assert session.run(folded) == 3.0
 
-    def test_an_uninitialised_variable_that_is_fetched_names_its_device(self) -> None:
+    def test_an_uninitialized_variable_that_is_fetched_names_its_device(self) -> None:
         v = wf.Variable(1.0)
         with wf.Session() as s, pytest.raises(errors.FailedPreconditionError) as caught:
             s.run(v)

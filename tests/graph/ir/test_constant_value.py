@@ -90,7 +90,7 @@ def test_empty_values_have_the_type_of_the_tensor() -> None:
     assert fed.graph.is_feedable(fed)
 
 
-def test_constants_of_quantised_types() -> None:
+def test_constants_of_quantized_types() -> None:
     """NumPy has no types for them, so an array says nothing about it."""
     for dtype in (dtypes.qint8, dtypes.quint8, dtypes.qint32):
         made = constant(np.array([1, 2], dtype.numpy), dtype)

@@ -1,4 +1,4 @@
-"""The switches between the behaviours of TensorFlow 1 and 2."""
+"""The switches between the behaviors of TensorFlow 1 and 2."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import weft as wf
     "name",
     ["eager_execution", "tensor_equality", "v2_behavior", "v2_tensorshape"],
 )
-def test_the_behaviour_is_that_of_1(name: str) -> None:
+def test_the_behavior_is_that_of_1(name: str) -> None:
     getattr(wf, f"disable_{name}")()
     with pytest.raises(wf.errors.UnimplementedError):
         getattr(wf, f"enable_{name}")()

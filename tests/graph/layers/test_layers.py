@@ -445,7 +445,7 @@ def test_a_subclass() -> None:
     assert layers.Layer().name == "layer" and layers.Layer().name == "layer_1"
 
 
-def test_a_weight_that_is_synchronised_when_read_is_not_trainable() -> None:
+def test_a_weight_that_is_synchronized_when_read_is_not_trainable() -> None:
     layer = layers.Layer()
     on_read = VariableSynchronization.ON_READ
     weight = layer.add_weight("w", [2], synchronization=on_read)

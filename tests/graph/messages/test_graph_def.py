@@ -91,7 +91,7 @@ def test_what_has_no_form() -> None:
     assert caught.value.node == "source"
 
 
-def test_quantised_constants_keep_their_type() -> None:
+def test_quantized_constants_keep_their_type() -> None:
     graph = Graph()
     with graph.as_default():
         value(np.int8([1, 2]), dtypes.qint8, "q")

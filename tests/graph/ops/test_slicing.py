@@ -131,7 +131,7 @@ def test_the_gradient_puts_back_what_was_taken(
     np.testing.assert_array_equal(evaluate(back), wanted)
 
 
-# ------------------------------------------------------------------------------ behaviour
+# ------------------------------------------------------------------------------ behavior
 
 
 def test_slices_are_views() -> None:

@@ -182,7 +182,7 @@ def test_scopes_are_left_in_the_reverse_order_of_entering() -> None:
         assert get_variable_scope().name == ""
 
 
-def test_a_custom_getter_is_told_how_a_variable_is_synchronised() -> None:
+def test_a_custom_getter_is_told_how_a_variable_is_synchronized() -> None:
     seen: dict[str, Any] = {}
 
     def getter(getter: Any, *args: Any, **kwargs: Any) -> Any:

@@ -96,8 +96,8 @@ def test_bad_arguments() -> None:
             Variable(builder.out("TestOpen", (), {"dtype": dtypes.float32}))
         with pytest.raises(errors.InvalidTypeError, match="list"):
             Variable(1.0, collections="x")  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="no argument 'colour'"):
-            Variable(1.0, colour=3)  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match="no argument 'color'"):
+            Variable(1.0, color=3)  # type: ignore[call-arg]
         with pytest.raises(errors.InvalidTypeError, match="truth value"):
             bool(Variable(1.0))
         with pytest.raises(errors.InvalidTypeError, match="constraint"):
@@ -364,7 +364,7 @@ def test_initializer_of_tables() -> None:
 
 @BOTH
 @pytest.mark.parametrize("get", (False, True), ids=("Variable", "get_variable"))
-def test_what_is_synchronised_when_read_is_not_trainable_by_default(
+def test_what_is_synchronized_when_read_is_not_trainable_by_default(
     use_resource: bool, get: bool
 ) -> None:
     on_read = VariableSynchronization.ON_READ
@@ -392,7 +392,7 @@ def test_what_is_synchronised_when_read_is_not_trainable_by_default(
                 make(**{setting: "sum"})
 
 
-def test_parts_that_are_synchronised_when_read_are_not_trainable() -> None:
+def test_parts_that_are_synchronized_when_read_are_not_trainable() -> None:
     with Graph().as_default():
         settings = {"synchronization": VariableSynchronization.ON_READ}
         get_variable("v", [4], partitioner=fixed_size_partitioner(2), **settings)

@@ -3,7 +3,7 @@
     python tests/integration/control_flow/record.py [--output FILE] [--scale FACTOR] [name ...]
 
 An interpreter with TensorFlow 2 and tf_keras is needed (weft's own environment has none);
-`tensorflow.compat.v1` without version 2 behaviour and with the old control flow is the reference,
+`tensorflow.compat.v1` without version 2 behavior and with the old control flow is the reference,
 and the new control flow where the old one cannot. Named rows are recorded anew and the rest of the
 file is kept. `--scale` multiplies all floating inputs.
 """

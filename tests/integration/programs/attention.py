@@ -1,4 +1,4 @@
-"""A small attention block: masks, layer normalisation, a warm-up schedule."""
+"""A small attention block: masks, layer normalization, a warm-up schedule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batch normalisation: tf.layers with UPDATE_OPS, and the same by hand with moments."""
+"""Batch normalization: tf.layers with UPDATE_OPS, and the same by hand with moments."""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ def program(tf: ModuleType) -> dict[str, np.ndarray]:
             do_updates = tf.group(centroids.assign(means), assignments.assign(nearest))
         inertia = tf.reduce_sum(tf.reduce_min(distances, axis=1))
         parts = tf.dynamic_partition(samples, tf.cast(nearest, tf.int32), k)
-        centred = [p - tf.reduce_mean(p, axis=0) for p in parts]
-        spreads = tf.stack([tf.reduce_mean(tf.norm(p, axis=1)) for p in centred])
+        centered = [p - tf.reduce_mean(p, axis=0) for p in parts]
+        spreads = tf.stack([tf.reduce_mean(tf.norm(p, axis=1)) for p in centered])
         sizes = tf.stack([tf.shape(p)[0] for p in parts])
         ranked = tf.gather(samples, tf.nn.top_k(-distances[:, 0], k=3).indices)
 

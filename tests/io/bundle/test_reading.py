@@ -103,7 +103,7 @@ def test_any_part_of_them(name: str, spec: str) -> None:
     assert same(found, script().box(script().grid(), spec))
 
 
-def test_a_slice_whose_neighbours_were_not_saved() -> None:
+def test_a_slice_whose_neighbors_were_not_saved() -> None:
     (found,) = read_tensors(SLICES, [TensorRequest("partial", "100 71,3")])
     assert found.tolist() == [71, 72, 73]
     for spec in ("", "100 69,3", "100 0,2"):

@@ -80,7 +80,7 @@ def _check_png(color: int, bits: int, interlaced: bool) -> None:
     np.testing.assert_array_equal(decode_png(data, 4, 8)[:, :, 3], alpha)
 
 
-def test_transparent_colours() -> None:
+def test_transparent_colors() -> None:
     values = RNG.integers(0, 4, (5, 6, 1))
     data = _png(values, 0, 2, False, _chunk(b"tRNS", struct.pack(">H", 2)))
     np.testing.assert_array_equal(decode_png(data, 4, 8)[:, :, 3], (values[:, :, 0] != 2) * 255)

@@ -67,7 +67,7 @@ COLORS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", COLORS)
-def test_gradients_of_colours_against_differences(name: str) -> None:
+def test_gradients_of_colors_against_differences(name: str) -> None:
     function, step = COLORS[name], 2e-4
     direction = RNG.normal(size=IMAGES.shape).astype(np.float32)
     with wf.Graph().as_default(), wf.Session() as session:

@@ -184,8 +184,8 @@ def test_n_grams_are_columns_of_one_matrix() -> None:
             wf.onnx.import_model(wrong)
 
 
-def test_quantised_convolutions_are_those_of_bytes() -> None:
-    """Quantised, convolved by the op of integers, and taken out again at once."""
+def test_quantized_convolutions_are_those_of_bytes() -> None:
+    """Quantized, convolved by the op of integers, and taken out again at once."""
     own = np.random.default_rng(8)
     weights = {"w": own.integers(-128, 128, (4, 3, 3, 3), np.int8), "s": np.float32(0.01)}
     nodes = [

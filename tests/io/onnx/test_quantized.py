@@ -152,11 +152,11 @@ def _sums(x: Any, w: Any, x_zero: int, w_zero: int, group: int, spatial: int) ->
     taps = np.lib.stride_tricks.sliding_window_view(
         wide, w.shape[2:], axis=tuple(range(2, 2 + spatial))
     )
-    rows, centred = taps.shape[1] // group, w.astype(int) - w_zero
+    rows, centered = taps.shape[1] // group, w.astype(int) - w_zero
     each = len(w) // group
     parts = []
     for i in range(group):
-        mine = centred[i * each : (i + 1) * each].reshape(each, -1)
+        mine = centered[i * each : (i + 1) * each].reshape(each, -1)
         part = np.moveaxis(taps[:, i * rows : (i + 1) * rows], 1, 1 + spatial)
         flat = part.reshape(*part.shape[: 1 + spatial], mine.shape[1])
         parts.append(np.moveaxis(flat @ mine.T, -1, 1))
@@ -180,7 +180,7 @@ def test_matrices_of_bytes_are_exported_as_such() -> None:
             found = wf.onnx.import_model(model)
             again = wf.onnx.export({"y": found.outputs["y"]}, {"x": found.inputs["x"]}, session)
         assert [node.op_type for node in again.graph.node].count("MatMulInteger") == written
-        centred = w.astype(int) - (zeros[1] if zeros else 0)
-        expected = (x.astype(int) - (9 if zeros else 0)) @ centred
+        centered = w.astype(int) - (zeros[1] if zeros else 0)
+        expected = (x.astype(int) - (9 if zeros else 0)) @ centered
         for result in answers(again, {"x": x}):
             np.testing.assert_array_equal(result[0], expected)

@@ -237,8 +237,8 @@ def test_a_product_with_a_bias_and_an_activation() -> None:
     compare(run("FusedGemm", [a, b, c], [np.float32], **attributes), [np.where(x < 0, x / 4, x)])
 
 
-def normal(x: Any, scale: Any, bias: Any = 0, centred: bool = True, epsilon: float = 1e-5) -> Any:
-    x = x - x.mean(-1, keepdims=True) if centred else x
+def normal(x: Any, scale: Any, bias: Any = 0, centered: bool = True, epsilon: float = 1e-5) -> Any:
+    x = x - x.mean(-1, keepdims=True) if centered else x
     return x / np.sqrt(np.square(x).mean(-1, keepdims=True) + epsilon) * scale + bias
 
 
@@ -248,9 +248,9 @@ def test_normalizations_of_sums() -> None:
     found = run("SkipLayerNormalization", [x, skip, scale, beta, bias], [np.float32], epsilon=1e-5)
     compare(found, [normal(total, scale, beta)])
     given, name = [x, skip, scale, bias], "SkipSimplifiedLayerNormalization"
-    compare(run(name, given, [np.float32], epsilon=1e-5), [normal(total, scale, centred=False)])
+    compare(run(name, given, [np.float32], epsilon=1e-5), [normal(total, scale, centered=False)])
     found = run("SimplifiedLayerNormalization", [x, scale], [np.float32], "", epsilon=1e-5, axis=-1)
-    compare(found, [normal(x, scale, centred=False)])
+    compare(found, [normal(x, scale, centered=False)])
 
 
 def test_embeddings_are_added_and_normalized() -> None:

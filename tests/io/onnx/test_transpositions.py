@@ -94,7 +94,7 @@ AFTER = {
         {"s": np.float32([1, 1, 2, 1.5])},
     ),
     "pool": ([_node("MaxPool", "h", "y", kernel_shape=[2, 2], strides=[2, 2])], {}),
-    "normalised": (
+    "normalized": (
         [_node("BatchNormalization", "h one one one one", "y")],
         {"one": np.float32([1, 2, 3, 4])},
     ),

@@ -196,7 +196,7 @@ class TestWhatIsSaved:
         assert sizes[0] < sizes[1] == sizes[2]
         assert sizes[0][1] < sizes[1][1]
 
-    def test_uninitialised_variables_are_an_error_at_once(self, tmp_path: Path) -> None:
+    def test_uninitialized_variables_are_an_error_at_once(self, tmp_path: Path) -> None:
         Variable(1.0, name="weights")
         saver = Saver(asynchronous=True)
         with Session() as session, pytest.raises(errors.FailedPreconditionError, match="weights"):

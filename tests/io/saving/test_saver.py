@@ -312,7 +312,7 @@ class TestWhatIsSaved:
 
 
 class TestRestoring:
-    def test_uninitialised_variables_cannot_be_saved(self, tmp_path: Path) -> None:
+    def test_uninitialized_variables_cannot_be_saved(self, tmp_path: Path) -> None:
         Variable(1.0, name="weights")
         with Session() as session, pytest.raises(errors.FailedPreconditionError, match="weights"):
             Saver().save(session, str(tmp_path / "m"))

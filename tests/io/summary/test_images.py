@@ -57,7 +57,7 @@ def test_pixels_that_are_not_finite_are_red_and_do_not_count() -> None:
     assert scale_to_bytes(image, RED)[0].tolist() == [[255, 0, 0]] * 4
 
 
-def test_a_colour_needs_a_value_per_channel() -> None:
+def test_a_color_needs_a_value_per_channel() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="each of 3 channels, got 2"):
         scale_to_bytes(np.zeros((1, 1, 3), np.float32), RED[:2])
 

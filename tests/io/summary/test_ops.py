@@ -301,7 +301,7 @@ def image_with(color: Any) -> wf.Tensor:
     return out("ImageSummary", ["a", images], {"bad_color": color})
 
 
-def test_bad_colours_are_only_for_floating_images() -> None:
+def test_bad_colors_are_only_for_floating_images() -> None:
     images = np.zeros([1, 2, 2, 3], np.uint8)
     attrs = {"bad_color": np.array([1, 2], np.uint8)}
     run(out("ImageSummary", ["a", wf.constant(images)], attrs))

@@ -3,7 +3,7 @@
     python tests/graph/control_flow/loops/record.py [name ...]
 
 An interpreter with TensorFlow 2 and tf_keras is needed (weft's own environment has neither);
-`tensorflow.compat.v1` without version 2 behaviour is the reference.  Named cases are recorded anew
+`tensorflow.compat.v1` without version 2 behavior is the reference.  Named cases are recorded anew
 and the rest of the file is kept.
 """
 
