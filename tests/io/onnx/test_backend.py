@@ -158,7 +158,7 @@ def _run_open(case: Any, level: str, chosen: int | None = None) -> None:
     try:
         _run(case, _open_model(case, level, chosen))
     except wf.errors.UnimplementedError as error:
-        refused = REFUSAL.match(str(error))
+        refused = REFUSAL.search(str(error))
         assert refused, f"it does not name the node, the op and what is unknown: {error}"
         assert refused[1] in REFUSALS[level], f"{refused[1]} is not one that may be refused"
 

@@ -355,8 +355,45 @@ def test_all_unknown_ops_are_listed_at_once() -> None:
         helper.make_node("Relu", ["i"], ["y"]),
     ]
     model = _model(nodes, [_value("x", 2)], [_value("y", 2)])
-    with pytest.raises(errors.UnimplementedError, match=r"Odd \('c'\); Strange \('a', 'b'\)"):
+    with pytest.raises(errors.UnimplementedError, match=r"Odd \('c'\) (.|\n)*Strange \('a', 'b'\)"):
         wf.onnx.import_model(model)
+
+
+def refused_model() -> Any:
+    """A model with an unknown op, a computed parameter, too many axes, and a node after them."""
+    weights = {"kernel": np.ones((1,) * 6, "float32"), "scales": np.ones(4, "float32")}
+    bits = {"domain": "com.microsoft", "K": 16, "N": 4, "block_size": 16}
+    nodes = [
+        helper.make_node("Strange", ["x"], ["a"], name="first"),
+        helper.make_node("MatMulNBits", ["x", "w", "scales"], ["b"], name="second", **bits),
+        helper.make_node("Conv", ["image", "kernel"], ["c"], name="third"),
+        helper.make_node("Add", ["a", "b"], ["e"], name="dependent"),
+        helper.make_node("Relu", ["x"], ["y"], name="fine"),
+    ]
+    inputs = [
+        _value("x", 2, 16),
+        _value("w", 4, 1, 8, dtype=TensorProto.UINT8),
+        _value("image", 1, 1, 3, 3, 3, 3),
+    ]
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    outputs = [_value("y", 2, 16), _value("e", 2, 4)]
+    return _model(nodes, inputs, outputs, weights, opset_imports=opsets)
+
+
+def test_all_refused_nodes_are_listed_with_remedies() -> None:
+    with wf.Graph().as_default() as graph, pytest.raises(errors.UnimplementedError) as caught:
+        wf.onnx.import_model(refused_model())
+    lines = caught.value.message.splitlines()
+    assert [line.strip().split(";")[0] for line in lines[1:]] == [
+        "Strange ('first') is an unknown op",
+        "ONNX node 'second' (MatMulNBits): weights of MatMulNBits must be a constant of the model",
+        "ONNX node 'third' (Conv): Conv over 4 axes is not supported",
+    ]
+    assert "register an importer" in lines[1]
+    assert "fold it before the export" in lines[2]
+    assert "export another form" in lines[3]
+    assert caught.value.details["onnx_nodes"] == ["first", "second", "third"]
+    assert not graph.get_operations()
 
 
 def test_errors_name_the_node() -> None:

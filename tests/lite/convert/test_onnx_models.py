@@ -362,3 +362,43 @@ def test_a_bound_number_removes_the_branch_that_does_not_match_the_shapes() -> N
     content = Converter.from_onnx(proto, values={"sr": 16000}, shapes={"x": [2, 8]}).convert()
     assert kinds(content) == ["FullyConnected"]
     np.testing.assert_allclose(run_file(content, x=value), value @ weights["wide"], 1e-4, 1e-5)
+
+
+def test_all_refused_nodes_of_a_model_are_listed() -> None:
+    """Those that cannot be imported, and then those that lite cannot compute."""
+    nodes = [
+        H.make_node("Strange", ["x"], ["a"], name="first"),
+        H.make_node("Reshape", ["x", "form"], ["b"], name="fine"),
+        H.make_node("Tile", ["b", "form"], ["c"], name="second", domain="other"),
+        H.make_node("Conv", ["x", "kernel"], ["y"], name="third"),
+    ]
+    given = [info("x", [1, 1, 3, 3, 3, 3]), info("form", [2], onnx.TensorProto.INT64)]
+    made = model(nodes, given, {"kernel": normal(1, 1, 1, 1, 1, 1)})
+    made.opset_import.append(H.make_opsetid("other", 1))
+    with pytest.raises(wf.errors.UnimplementedError) as caught:
+        Converter.from_onnx(made)
+    lines = caught.value.message.splitlines()[1:]
+    assert [word for line in lines for word in ("first", "second", "third") if word in line] == [
+        "first",
+        "second",
+        "third",
+    ]
+    assert all("register an importer" in line for line in lines)
+
+    chain = [
+        H.make_node("Det", ["x"], ["a"], name="first"),
+        H.make_node("Unique", ["x"], ["b"], name="second"),
+        H.make_node("NonZero", ["x"], ["c"], name="third"),
+        H.make_node("Shape", ["c"], ["e"]),
+        H.make_node("Shape", ["b"], ["d"]),
+        H.make_node("Concat", ["d", "e"], ["y"], axis=0),
+    ]
+    computed = model(chain, [info("x", [3, 3])], {}, info("y", None, onnx.TensorProto.INT64))
+    computed.graph.output.append(info("a", None))
+    with pytest.raises(wf.errors.UnimplementedError) as caught:
+        Converter.from_onnx(computed).convert()
+    assert [name for name in ("first", "second", "third") if name in str(caught.value)] == [
+        "first",
+        "second",
+        "third",
+    ]

@@ -96,6 +96,15 @@ class ExpansionLimits:
         )
 
 
+_NEW_OP: Final = (
+    "register an importer of the op (entry points weft_io.onnx_rules), or export the model with a "
+    "function that defines it"
+)
+_OTHER_FORM: Final = (
+    "export another form of it, or register an importer of the op (entry points weft_io.onnx_rules)"
+)
+
+
 @dataclass
 class Rewrites:
     """Replacements of nodes of the main graph, applied when it is translated.
@@ -127,6 +136,7 @@ class ImportContext:
       variables: the created variables, by name.
       kinds: the types of sequences and optional values.
       floats: the original floats of integers that were computed as floats.
+      refusals: the errors of unsupported nodes of the main graph, which name these.
     """
 
     values: Values
@@ -137,3 +147,27 @@ class ImportContext:
     variables: dict[str, Variable] = field(default_factory=dict)
     kinds: dict[Output, TypeProto] = field(default_factory=dict)
     floats: dict[Output, Output] = field(default_factory=dict)
+    refusals: list[errors.UnimplementedError] = field(default_factory=list)
+
+    def raise_refusals(self) -> None:
+        """Raise UnimplementedError for unknown ops and refused nodes; the message lists all."""
+        unknown = sorted(self.survey.unknown_ops.items())
+        others = [error for error in self.refusals if "unknown_op" not in error.details]
+        if not (unknown or others):
+            return
+        lines = [
+            f"{op} ({_format_some(nodes)}) is an unknown op; {_NEW_OP}" for op, nodes in unknown
+        ]
+        lines += [
+            f"{error.message}; {error.details.get('remedy', _OTHER_FORM)}" for error in others
+        ]
+        names = [error.details["onnx_node"] for error in self.refusals]
+        raise errors.UnimplementedError(
+            "weft cannot import some nodes of the model:" + "".join(f"\n  {x}" for x in lines),
+            details={"onnx_node": names[0], "onnx_nodes": names} if names else None,
+        )
+
+
+def _format_some(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:3]))
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"

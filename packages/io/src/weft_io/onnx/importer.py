@@ -98,7 +98,8 @@ def import_model(
       NotFoundError: the file does not exist.
       InvalidArgumentError: the file is damaged, an op has invalid inputs, or a shape does not match
         its input.
-      UnimplementedError: weft does not support some ops; the message lists them.
+      UnimplementedError: weft does not support some nodes; the message lists all of them, with
+        reasons and remedies. Nodes that depend on them are not checked.
 
     Examples:
       >>> from onnx import helper
@@ -112,11 +113,38 @@ def import_model(
     message, folder, large_weights = read_with_extraction(model)
     with pause_gc():
         survey = Survey(message)
-        survey.refuse_unknown_ops()
         scope = name_scope(name or to_node_name(message.graph.name) or "onnx")
         with cache_values(), cache_user_line(), scope:
             values = Values(folder, large_weights)
+            if survey.unknown_ops:
+                _refuse(message, survey, values, inputs or {}, shapes or {})
             return _add_model(message, survey, values, inputs or {}, trainable, shapes or {})
+
+
+def _refuse(
+    model: ModelProto,
+    survey: Survey,
+    values: Values,
+    replacements: Mapping[str, Any],
+    shapes: Mapping[str, Sequence[int | None]],
+) -> None:
+    """Raise UnimplementedError for a model with unknown ops, and list its other refused nodes.
+
+    The rest of the model is added to a graph that is not kept.
+    """
+    arrays = {name: item for name, item in replacements.items() if not isinstance(item, Output)}
+    try:
+        with Graph().as_default():
+            _add_model(model, survey, values, arrays, False, shapes)
+    except errors.UnimplementedError:
+        raise
+    except errors.OpError as error:
+        limits = ExpansionLimits(survey, model.graph.node)
+        context = ImportContext(values, survey, limits, frozenset())
+        try:
+            context.raise_refusals()
+        except errors.UnimplementedError as refusal:
+            raise refusal from error
 
 
 def _add_model(
@@ -154,7 +182,8 @@ def _add_model(
     inputs.update({k: convert_to_tensor(v) for k, v in replacements.items() if k in weights})
     scope.known.update(inputs)
     scope.add_arrays(context.rewrites.weights)
-    scope.add_nodes(context.rewrites.apply(graph.node))
+    scope.add_main_nodes(context.rewrites.apply(graph.node))
+    context.raise_refusals()
     outputs = {}
     for item in graph.output:
         value = scope.find(item.name, "the model's output")

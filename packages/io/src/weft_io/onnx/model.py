@@ -114,6 +114,11 @@ def subgraphs(node: NodeProto) -> list[GraphProto]:
     return graphs
 
 
+def unsupported(message: str, remedy: str) -> errors.UnimplementedError:
+    """Return the error for something that weft does not support, with what a user can do."""
+    return errors.UnimplementedError(message, details={"remedy": remedy})
+
+
 def add_location(error: errors.OpError, node: NodeProto) -> errors.OpError:
     """Add the ONNX node to an error, unless it already names an inner node."""
     if "onnx_node" not in error.details:

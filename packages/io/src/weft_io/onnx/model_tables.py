@@ -88,14 +88,6 @@ class Survey:
         for key, function in self.functions.items():
             self._visit_function(key, function)
 
-    def refuse_unknown_ops(self) -> None:
-        """Raise UnimplementedError if the model has unknown ops; the message lists them."""
-        if self.unknown_ops:
-            ops = [
-                f"{op} ({_format_some(names)})" for op, names in sorted(self.unknown_ops.items())
-            ]
-            raise errors.UnimplementedError(f"the model has unknown ops: {'; '.join(ops)}")
-
     def _visit_main(self, graph: GraphProto) -> None:
         num_uses = self.num_uses
         for output in graph.output:
@@ -179,8 +171,3 @@ def _check_name(name: Any) -> None:
     """Raise InvalidArgumentError for a name that is not UTF-8, which protobuf returns as bytes."""
     if not isinstance(name, str):
         raise errors.InvalidArgumentError(f"the model: the name {name!r} is not UTF-8")
-
-
-def _format_some(names: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, names[:3]))
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"

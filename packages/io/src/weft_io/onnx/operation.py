@@ -15,6 +15,7 @@ from weft_graph.ops import casting
 from weft_graph.ops.identity import ensure_shape
 from weft_graph.ops.shapes import rank
 from weft_io.onnx.element_types import weft_type
+from weft_io.onnx.model import unsupported
 from weft_io.onnx.transpositions import Transpositions, channels_first, inverse
 from weft_io.onnx.values import declared_type
 from weft_tensor import dtypes, errors
@@ -124,7 +125,11 @@ class Operation:
         self[index]
         result = self.value(index)
         if result is None:
-            raise errors.UnimplementedError(f"{label} of {self.op} must be a constant of the model")
+            raise unsupported(
+                f"{label} of {self.op} must be a constant of the model",
+                "fold it before the export, or fix what it depends on: inputs with inputs= (in "
+                "lite values=), sizes with shapes=",
+            )
         return result
 
     def rank(self, index: int = 0) -> int:
@@ -154,10 +159,10 @@ class Operation:
         Args:
           required: the required property of the input, such as "known rank".
         """
-        return errors.UnimplementedError(
+        return unsupported(
             f"{self.op} requires input {index} of {required}, got shape "
-            f"{format_dims(self[index].dims)}; declare the shape in the model, or pass a tensor of "
-            "known shape to import_model in inputs="
+            f"{format_dims(self[index].dims)}",
+            "declare the shape in the model, pass shapes=, or pass a tensor of it in inputs=",
         )
 
     def require_rank(self, count: int, index: int = 0) -> Output:

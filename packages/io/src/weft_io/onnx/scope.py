@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +17,7 @@ from weft_graph.variables.base import Variable
 from weft_io.onnx import functions
 from weft_io.onnx.context import ImportContext
 from weft_io.onnx.element_types import onnx_type
-from weft_io.onnx.model import add_location, normalize_domain, opsets
+from weft_io.onnx.model import add_location, normalize_domain, opsets, subgraphs
 from weft_io.onnx.operation import Operation
 from weft_io.onnx.registry import ImportRule, import_rule, is_elementwise
 from weft_io.onnx.transpositions import Transpositions
@@ -149,6 +149,24 @@ class Scope:
                 result = errors.InvalidArgumentError(f"its attributes are invalid: {error}")
                 raise add_location(result, node) from error
 
+    def add_main_nodes(self, nodes: Iterable[NodeProto]) -> None:
+        """Add the nodes of the main graph in order, and record those that are not supported.
+
+        Nodes that depend on unsupported nodes are skipped.
+
+        Raises: OpError: a node cannot be added for another reason; the message names it.
+        """
+        missing: set[str] = set()
+        for node in nodes:
+            if missing and not missing.isdisjoint(_used_names(node)):
+                missing.update(filter(None, node.output))
+                continue
+            try:
+                self.add_nodes((node,))
+            except errors.UnimplementedError as error:
+                self._context.refusals.append(error)
+                missing.update(filter(None, node.output))
+
     def _add(self, node: NodeProto) -> None:
         domain, op = normalize_domain(node.domain), node.op_type
         inputs = [self._look_up(name, "input") if name else None for name in node.input]
@@ -178,6 +196,9 @@ class Scope:
             return self._call(local, node, inputs, attributes)
         version = self._versions.get(domain, 1)
         rule = import_rule(domain, node.op_type)
+        if rule is None and not functions.is_defined(domain, node.op_type, version):
+            op = f"{domain}.{node.op_type}" if domain else node.op_type
+            raise errors.UnimplementedError(f"{op} is an unknown op", details={"unknown_op": op})
         if rule is None:
             types = [TypeProto() if item is None else self.type_of(item) for item in inputs]
             body = functions.body(node, domain, version, types, attributes)
@@ -324,6 +345,16 @@ class Scope:
         scope.known.update(zip(names, inputs, strict=True))
         scope.add_nodes(graph.node)
         return [scope.find(item.name, "the result") for item in graph.output]
+
+
+def _used_names(node: NodeProto) -> Iterator[str]:
+    """Yield the names that a node and its subgraphs use."""
+    yield from node.input
+    for graph in subgraphs(node):
+        for inner in graph.node:
+            yield from _used_names(inner)
+        for output in graph.output:
+            yield output.name
 
 
 def _check_size(result: Output | None) -> None:
