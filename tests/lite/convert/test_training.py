@@ -9,7 +9,9 @@ import pytest
 
 import weft as wf
 from weft_lite import Interpreter
+from weft_lite.convert import Converter
 from weft_lite.errors import DataLossError, FailedPreconditionError
+from weft_lite.schema.codec import decode, encode
 
 Array = Any
 SIZE, CLASSES, BATCH = 8, 4, 16
@@ -206,3 +208,20 @@ def test_a_checkpoint_of_other_variables_is_refused(
     with pytest.raises(FailedPreconditionError, match="net/dense/kernel has shape"):
         interpreter.restore_variables(before)
     assert step.save_variables() == before
+
+
+def test_variables_of_one_name_cannot_be_saved() -> None:
+    """No converter writes such a file; a restore would give both the value of the first."""
+    with wf.Graph().as_default(), wf.Session() as session:
+        first, second = wf.Variable([1.0, 2.0], name="first"), wf.Variable(3.0, name="second")
+        step = wf.placeholder(wf.float32, [], name="step")
+        total = wf.identity(wf.assign_add(second, step) + wf.assign_add(first, [1.0, 1.0]))
+        session.run(wf.global_variables_initializer())
+        content = Converter.from_session(session, [step], [total], variables=[first, second])
+        model, weights = decode(content.convert())
+    for tensor in model.tensors:
+        if tensor.name == "second":
+            tensor.name = "first"
+    interpreter = Interpreter(model_content=encode(model, bytes(weights)))
+    with pytest.raises(FailedPreconditionError, match="two variables of the file have the name"):
+        interpreter.save_variables()

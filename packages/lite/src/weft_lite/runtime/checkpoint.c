@@ -52,6 +52,16 @@ static uint8_t *save_variable(const wl_interpreter *r, const wl_tensor *t, uint8
   return to + round_up(t->bytes);
 }
 
+/* The converter gives each variable a name of its own; a restore finds it by this. */
+static const wl_tensor *find_duplicate(const wl_interpreter *r) {
+  for (uint32_t i = 0; i < r->tensor_count; i++)
+    for (uint32_t k = 0; k < i && r->tensors[i].storage == WL_STORAGE_VARIABLE; k++)
+      if (r->tensors[k].storage == WL_STORAGE_VARIABLE &&
+          !strcmp(name_of(r, &r->tensors[i]), name_of(r, &r->tensors[k])))
+        return &r->tensors[i];
+  return NULL;
+}
+
 wl_status wl_save_checkpoint(wl_interpreter *r, void *buffer, size_t bytes, wl_error *error) {
   size_t needed = wl_checkpoint_bytes(r);
   uint8_t *start = buffer, *to = start + HEADER;
@@ -59,6 +69,9 @@ wl_status wl_save_checkpoint(wl_interpreter *r, void *buffer, size_t bytes, wl_e
   if (!buffer || bytes < needed)
     return wl_refuse(error, WL_RESOURCE_EXHAUSTED, "a checkpoint needs %d bytes, not %d", (int64_t)needed,
                      (int64_t)bytes);
+  const wl_tensor *duplicate = find_duplicate(r);
+  if (duplicate)
+    return wl_refuse(error, WL_FAILED_PRECONDITION, "two variables of the file have the name %s", name_of(r, duplicate));
   memset(start, 0, needed);
   for (uint32_t i = 0; i < r->tensor_count; i++) {
     if (r->tensors[i].storage != WL_STORAGE_VARIABLE) continue;
