@@ -52,6 +52,10 @@ JOINED: list[tuple[OpKind, Callable[[Any], Any]]] = [
         (OpKind.Gelu, lambda x, c=c: 0.5 * x * (1.0 + wf.tanh((2 / np.pi) ** 0.5 * (x + c(x)))))
         for c in CUBES
     ],
+    (OpKind.HardSwish, lambda x: x * wf.nn.relu6(x + 3.0) / 6.0),
+    (OpKind.HardSwish, lambda x: x * (wf.nn.relu6(3.0 + x) * (1 / 6))),
+    (OpKind.HardSwish, lambda x: wf.nn.relu6(x + 3.0) / 6.0 * x),
+    (OpKind.HardSwish, lambda x: (1 / 6) * x * wf.clip_by_value(x + 3.0, 0.0, 6.0)),
     (OpKind.LayerNorm, normalized),
     (OpKind.LayerNorm, lambda x: standard(x, True) * COLUMNS + COLUMNS[::-1].copy()),
     (OpKind.LayerNorm, lambda x: COLUMNS + COLUMNS * standard(x, False)),
@@ -68,6 +72,8 @@ APART: list[Callable[[Any], Any]] = [
     lambda x: (x - moments(x, 1)[0]) * wf.rsqrt(moments(x, 1)[1] + 0.01),
     lambda x: (x - moments(x, -1)[0]) * wf.rsqrt(moments(x, 1)[1] + 0.01),
     lambda x: (x - moments(x[0])[0]) * wf.rsqrt(moments(x)[1] + 0.01),
+    lambda x: x * wf.nn.relu6(x + 2.0) / 6.0,
+    lambda x: x * wf.nn.relu6(x + 3.0) / 5.0,
     lambda x: wf.nn.l2_normalize(x, 1),
     lambda x: wf.nn.l2_normalize(x, [1, 2]),
 ]
@@ -90,9 +96,8 @@ def test_one_op(kind: OpKind, function: Callable[[Any], Any]) -> None:
 @pytest.mark.parametrize("function", APART)
 def test_what_is_only_near_stays(function: Callable[[Any], Any]) -> None:
     assert len(converted(function)) > 1
-    assert not {OpKind.Silu, OpKind.Gelu, OpKind.LayerNorm, OpKind.L2Normalize} & set(
-        converted(function)
-    )
+    fused = {OpKind.Silu, OpKind.Gelu, OpKind.HardSwish, OpKind.LayerNorm, OpKind.L2Normalize}
+    assert not fused & set(converted(function))
 
 
 def test_what_is_read_besides_stays() -> None:

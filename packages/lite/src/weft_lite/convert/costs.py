@@ -35,7 +35,7 @@ ELEMENTS: Final = {
     OpKind.Abs: (0.1, 0.05), OpKind.Neg: (0.1, 0.05), OpKind.Square: (0.1, 0.05),
     OpKind.Relu: (0.12, 0.05), OpKind.Relu6: (0.2, 0.05), OpKind.Softsign: (0.22, 0.05),
     OpKind.Tanh: (0.7, 0.05), OpKind.Sigmoid: (0.55, 0.05), OpKind.Silu: (0.65, 0.05),
-    OpKind.LeakyRelu: (0.15, 0.05), OpKind.HardSwish: (0.5, 0.05), OpKind.Gelu: (8.0, 0.08),
+    OpKind.LeakyRelu: (0.15, 0.05), OpKind.HardSwish: (0.15, 0.05), OpKind.Gelu: (8.0, 0.08),
     OpKind.Elu: (8.0, 0.07), OpKind.Selu: (8.0, 0.07), OpKind.Softplus: (14.0, 0.08),
     OpKind.Softmax: (1.15, 0.45), OpKind.MaxPool: (2.0, 0.7), OpKind.AvgPool: (1.6, 1.5),
     OpKind.ResizeBilinear: (1.1, 0.4),

@@ -67,6 +67,22 @@ _CUBE = Oneof(
 )
 _GELU_BY_TANH = _halve(_add(1.0, Op(OpKind.Tanh, _mul((2 / np.pi) ** 0.5, _add("x", _CUBE)))))
 
+_SHIFTED = _add("x", 3.0)
+_HARD_GATE = Oneof(
+    (
+        Op(OpKind.Relu6, _SHIFTED),
+        Op(OpKind.Minimum, Op(OpKind.Maximum, _SHIFTED, 0.0), 6.0),
+        Op(OpKind.Maximum, Op(OpKind.Minimum, _SHIFTED, 6.0), 0.0),
+    )
+)
+_HARD_SWISH = Oneof(
+    (
+        _mul("x", Oneof((_mul(_HARD_GATE, 1 / 6), Op(OpKind.Div, _HARD_GATE, 6.0)))),
+        Oneof((_mul(_mul("x", _HARD_GATE), 1 / 6), Op(OpKind.Div, _mul("x", _HARD_GATE), 6.0))),
+        _mul(_mul("x", 1 / 6), _HARD_GATE),
+    )
+)
+
 _MEAN = Op(OpKind.Mean, "x", "axes")
 _CENTRED = Op(OpKind.Sub, "x", _MEAN)
 _SQUARES = Oneof(
@@ -196,6 +212,7 @@ def _join(op: Operation, matcher: Matcher) -> Operation | None:
         return None
     for pattern, kind, options in (
         (_SILU, OpKind.Silu, ElementwiseOptions()),
+        (_HARD_SWISH, OpKind.HardSwish, ElementwiseOptions()),
         (_GELU, OpKind.Gelu, ElementwiseOptions(exact=1)),
         (_GELU_BY_TANH, OpKind.Gelu, ElementwiseOptions()),
     ):

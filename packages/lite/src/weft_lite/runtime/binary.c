@@ -266,6 +266,18 @@ static void float_blocks(wl_interpreter *r, unsigned kind, size_t n, const float
   }
 }
 
+/* An activation follows in blocks that caches still have. */
+static void float_results(const pair *p, size_t n, const float *a, size_t sa, const float *b, size_t sb, float *out) {
+  float low = p->low, high = p->high; /* here, since stores might change those of p */
+  bool clamps = p->out->dtype == WL_TYPE_FLOAT32 && (low > -INFINITY || high < INFINITY);
+  for (size_t i = 0, step = clamps ? 4 * BLOCK : n; i < n; i += step) {
+    size_t count = n - i < step ? n - i : step;
+    float_blocks(p->r, p->op->kind, count, a + sa * i, sa, b + sb * i, sb, out + i);
+    if (clamps)
+      for (size_t k = i; k < i + count; k++) out[k] = out[k] < low ? low : out[k] > high ? high : out[k];
+  }
+}
+
 static void one_row(const pair *p, size_t row) {
   int64_t at[OPERANDS];
   row_at(&p->loops, row, 2, at);
@@ -287,16 +299,12 @@ static void one_row(const pair *p, size_t row) {
   void *out = p->out->data + row * n * wl_type_size(p->out->dtype);
   unsigned kind = p->op->kind;
   switch (p->a->dtype) {
-    case WL_TYPE_FLOAT32: float_blocks(p->r, kind, n, a, sa, b, sb, out); break;
+    case WL_TYPE_FLOAT32: float_results(p, n, a, sa, b, sb, out); break;
     case WL_TYPE_INT32: int32_t_row(p->r, kind, n, a, sa, b, sb, out); break;
     case WL_TYPE_INT64: int64_t_row(p->r, kind, n, a, sa, b, sb, out); break;
     case WL_TYPE_INT8: int8_t_row(p->r, kind, n, a, sa, b, sb, out); break;
     case WL_TYPE_INT16: int16_t_row(p->r, kind, n, a, sa, b, sb, out); break;
     default: uint8_t_row(p->r, kind, n, a, sa, b, sb, out);
-  }
-  if (p->out->dtype == WL_TYPE_FLOAT32 && (p->low > -INFINITY || p->high < INFINITY)) {
-    float *x = out, low = p->low, high = p->high; /* here, since stores might change those of p */
-    for (size_t i = 0; i < n; i++) x[i] = x[i] < low ? low : x[i] > high ? high : x[i];
   }
 }
 
