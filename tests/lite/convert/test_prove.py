@@ -70,8 +70,10 @@ class Faulty:
         self._plant(definition)
         with wf.Graph().as_default() as graph:
             wf.import_graph_def(definition, name="")
-        inputs, outputs = parts(graph)
-        tensors = [graph.get_tensor_by_name(tensor.name) for tensor in model.tensors]
+        named = graph.get_tensor_by_name
+        inputs = {name: named(tensor.name) for name, tensor in model.inputs.items()}
+        outputs = {name: named(tensor.name) for name, tensor in model.outputs.items()}
+        tensors = [named(tensor.name) for tensor in model.tensors]
         return self._backend.record(Model(graph, inputs, outputs, model.feeds, tensors))
 
 
@@ -172,6 +174,95 @@ def test_wrong_inputs_are_refused(feeds: dict[str, Any], message: str) -> None:
         x = wf.placeholder(wf.float32, [1], name="x")
         with pytest.raises(wf.errors.InvalidArgumentError, match=message):
             compare_backends(session, {"x": x}, {"y": wf.sin(x)}, feeds, [])
+
+
+# ----------------------------------------------------------------------------- loops
+
+
+def looped() -> None:
+    """Build a loop with a loop inside, whose weights are constants with names."""
+    rng = np.random.default_rng(1)
+    weights = wf.constant(rng.normal(0, 0.5, (4, 4)).astype(np.float32), name="weights")
+    bias = wf.constant(rng.normal(size=4).astype(np.float32), name="bias")
+    images = wf.placeholder(wf.float32, [2, 8, 8, 4], name="x")
+    words = wf.placeholder(wf.int32, [2, 2], name="words")
+    start = wf.add(images[:, 0, 0], wf.cast(words[:, :1], wf.float32), name="start")
+
+    def inner(i: wf.Tensor, x: wf.Tensor) -> tuple[wf.Tensor, wf.Tensor]:
+        return i + 1, wf.nn.leaky_relu(wf.subtract(x, 0.25, name="lowered"), 0.2, name="leaky")
+
+    def body(i: wf.Tensor, x: wf.Tensor) -> tuple[wf.Tensor, wf.Tensor]:
+        y = wf.nn.bias_add(wf.matmul(x, weights, name="product"), bias, name="biased")
+        y = wf.concat([y[:, 1:], y[:, :1]], wf.constant(1, name="axis"), name="turned")
+        _, y = wf.while_loop(lambda j, _: j < 2, inner, [0, y], name="inner")
+        return i + 1, wf.tanh(wf.add(y, x, name="summed"), name="squashed")
+
+    _, last = wf.while_loop(lambda i, _: wf.less(i, 3, name="more"), body, [0, start], name="outer")
+    wf.add(last, 1.0, name="result")
+
+
+def set_op(name: str, kind: str) -> Callable[[Any], None]:
+    def plant(definition: Any) -> None:
+        planted.node(definition, name).op = kind
+
+    return plant
+
+
+def exchange(name: str) -> Callable[[Any], None]:
+    def plant(definition: Any) -> None:
+        entry = planted.node(definition, name)
+        entry.input[:2] = reversed(entry.input[:2])
+
+    return plant
+
+
+def set_flag(name: str, key: str, value: Any) -> Callable[[Any], None]:
+    def plant(definition: Any) -> None:
+        attr = planted.node(definition, name).attr[key]
+        if isinstance(value, bool):
+            attr.b = value
+        else:
+            attr.f = value
+
+    return plant
+
+
+def drop_bias(definition: Any) -> None:
+    planted.node(definition, "outer/biased").op = "Identity"
+    del planted.node(definition, "outer/biased").input[1:]
+    planted.node(definition, "outer/biased").attr.pop("data_format", None)
+
+
+def run_longer(definition: Any) -> None:
+    planted.node(definition, "outer/more").op = "LessEqual"
+
+
+LOOP_FAULTS: dict[str, tuple[Callable[[Any], None], str]] = {
+    "transposed weight": (set_flag("outer/product", "transpose_b", True), "outer/product"),
+    "dropped bias": (drop_bias, "outer/biased"),
+    "rotated the other way": (exchange("outer/turned"), "outer/turned"),
+    "wrong activation": (set_op("outer/squashed", "Sin"), "outer/squashed"),
+    "product instead of a sum": (set_op("outer/summed", "Mul"), "outer/summed"),
+    "operands exchanged, inner loop": (exchange("outer/inner/lowered"), "outer/inner/lowered"),
+    "wrong slope, inner loop": (set_flag("outer/inner/leaky", "alpha", 0.5), "outer/inner/leaky"),
+    "one more iteration": (run_longer, "outer/LoopCond"),
+}
+"""Functions that plant a fault in a loop, and the node that has it."""
+
+
+@pytest.mark.parametrize("backend", ["compiled", "compiled-fused", "lite", "lite-int8"])
+def test_a_fault_inside_of_a_loop_is_named(backend: str) -> None:
+    with wf.Graph().as_default() as graph:
+        looped()
+        definition = graph.as_graph_def()
+    faulty = [Faulty(HERE[backend](), plant) for plant, _ in LOOP_FAULTS.values()]
+    right, *results = compare(definition, HERE[backend](), *faulty).results
+    assert right.status == "agrees", right
+    names = {match.tensor.op.name for match in right.matches}
+    assert {"outer/product", "outer/inner/leaky"} <= names, right.detail
+    for (fault, (_, node)), each in zip(LOOP_FAULTS.items(), results, strict=True):
+        assert each.status == "departs", (fault, each)
+        assert each.first is not None and each.first.tensor.op.name == node, (fault, each.first)
 
 
 # ----------------------------------------------------------------------------- the command
@@ -292,4 +383,6 @@ def test_values_around_loops_and_conditionals_are_compared(name: str) -> None:
         result = compare_backends(session, inputs, outputs, feeds, [HERE[name]()])
     assert [each.status for each in result.results] == ["agrees"], str(result)
     assert {"transpose", "y"} <= {match.tensor.op.name for match in result.results[0].matches}
-    assert not any("while" in tensor.name for tensor in result.tensors)
+    assert {"scan/while/Tanh", "scan/while/MatMul"} <= {
+        match.tensor.op.name for match in result.results[0].matches
+    }

@@ -22,6 +22,7 @@ from weft_graph.ir.step_graph import sort_nodes
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import Flow
 from weft_io.porting.activations import ActivationMatch, compare_activations, upstream
+from weft_io.porting.loop_probes import FLOWS, LoopProbes, insert_probes
 from weft_io.porting.parameter_files import Array
 from weft_io.porting.tables import format_table
 from weft_io.porting.tolerances import compare_arrays
@@ -205,10 +206,14 @@ def compare_backends(
     arrays = _feeds(inputs, feeds)
     tensors = _recorded_tensors(inputs, outputs)
     model = Model(graph, inputs, outputs, arrays, tensors)
+    loops = _loops(model)
     backends = [Compiled(), Onnx()] if backends is None else backends
     with kernels_only(), Session(graph=graph, config=_unoptimized()) as reference:
         expected = reference.run(dict(outputs), {inputs[name]: arrays[name] for name in inputs})
         results = [_compare(backend, model, reference, expected) for backend in backends]
+        if loops is not None:
+            results = _compare_loops(backends, loops, results)
+            tensors = _in_order([*tensors, *loops.probes.tensors])
     return BackendComparison(tensors, results)
 
 
@@ -274,6 +279,112 @@ def _compare_values(
     return [
         match if match.agrees else agreeing.get(match.tensor, match) for match in comparison.matches
     ]
+
+
+class _Loops(NamedTuple):
+    """The loops of a model.
+
+    Attributes:
+      probes: the probes of their values.
+      model: the model whose outputs these are.
+      num_iterations: the numbers of iterations by kernels, by the names of the conditions.
+    """
+
+    probes: LoopProbes
+    model: Model
+    num_iterations: Mapping[str, Array]
+
+
+def _loops(model: Model) -> _Loops | None:
+    """Return the loops of a model; None if it has none whose values could be recorded."""
+    ends = [*model.inputs.values()], [*model.outputs.values()], model.tensors
+    draft = insert_probes(*ends)
+    if draft is None:
+        return None
+    values, counts = _run_probes(draft, model)
+    shapes = {
+        tensor: values[tensor.name].shape
+        for tensor in draft.probed
+        if counts[draft.frames[tensor.name]]
+    }
+    probes = insert_probes(*ends, shapes)
+    if probes is None:
+        return None
+    named = probes.graph.get_tensor_by_name
+    inputs = {name: named(tensor.name) for name, tensor in model.inputs.items()}
+    needed = set(upstream(probes.ends))
+    outside = [tensor for tensor in (named(t.name) for t in model.tensors) if tensor in needed]
+    outputs = _by_name(probes.ends)
+    probed = Model(probes.graph, inputs, outputs, model.feeds, [*outside, *probes.ends])
+    return _Loops(probes, probed, counts)
+
+
+def _run_probes(probes: LoopProbes, model: Model) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Return the values and the numbers of iterations that kernels compute."""
+    feeds = {tensor.name: model.feeds[name] for name, tensor in model.inputs.items()}
+    with kernels_only(), Session(graph=probes.graph, config=_unoptimized()) as session:
+        values, counts = session.run((dict(probes.outputs), dict(probes.counts)), feeds)
+    return {name: np.asarray(value) for name, value in values.items()}, counts
+
+
+def _compare_loops(
+    backends: Sequence[Backend], loops: _Loops, results: Sequence[BackendResult]
+) -> list[BackendResult]:
+    """Add the comparison of the values in loops to the results of backends."""
+    with Session(graph=loops.probes.flat, config=_unoptimized()) as reference:
+        return [
+            result if result.status == SKIPPED else _with_loops(backend, loops, reference, result)
+            for backend, result in zip(backends, results, strict=True)
+        ]
+
+
+def _with_loops(
+    backend: Backend, loops: _Loops, reference: Session, result: BackendResult
+) -> BackendResult:
+    """Record the values in loops, and compare them."""
+    probes = loops.probes
+    try:
+        with _default_compilation():
+            recording = backend.record(loops.model)
+    except (ImportError, errors.OpError) as error:
+        reason = error.message if isinstance(error, errors.OpError) else str(error)
+        return result._replace(detail=f"{result.detail}; no values in loops: {reason}".strip("; "))
+    counts = probes.num_iterations(recording.values)
+    matches = [
+        _compare_count(loops, name, count)
+        for name, count in counts.items()
+        if count != loops.num_iterations[name]
+    ]
+    running = {name for name, count in counts.items() if count}
+    tables = [probes.in_flat_graph(table) for table in recording[:4]]
+    feeds = {loops.model.inputs[name].name: value for name, value in loops.model.feeds.items()}
+    flat = recording._replace(
+        values={**feeds, **tables[0]},
+        tolerances=tables[1],
+        ranges=tables[2],
+        alternatives=tables[3],
+    )
+    originals = {tensor.name: tensor for tensor in probes.tensors}
+    matches += [
+        match._replace(tensor=originals[match.tensor.name])
+        for match in _compare_values(reference, flat.values, flat)
+        if match.tensor.name in originals and probes.frames[match.tensor.name] in running
+    ]
+    by_tensor = {match.tensor: match for match in [*matches, *result.matches]}
+    ordered = [by_tensor[tensor] for tensor in _in_order(by_tensor)]
+    agrees = result.status == AGREES and all(match.agrees for match in matches)
+    return result._replace(status=AGREES if agrees else DEPARTS, matches=ordered)
+
+
+def _compare_count(loops: _Loops, name: str, count: Array) -> ActivationMatch:
+    """Return the difference of a number of iterations, as that of the loop's condition."""
+    difference = compare_arrays(count, loops.num_iterations[name])
+    condition = loops.probes.conditions[name]
+    return ActivationMatch(condition, name, difference, (), (), 0.0, [])
+
+
+def _in_order(tensors: Iterable[Output]) -> list[Output]:
+    return sorted(tensors, key=lambda tensor: (tensor.node.index, tensor.index))
 
 
 def _compare_input(tensor: Output, recording: Recording, fed: Array) -> ActivationMatch:
@@ -396,12 +507,6 @@ def _dependents(tensors: Sequence[Output], sources: set[Output]) -> set[Output]:
     return reached
 
 
-_FLOWS: Final = frozenset(
-    f"TensorArray{name}V3" for name in ("", "Write", "Scatter", "Split", "Grad")
-)
-"""Ops whose results only order accesses to a TensorArray and have no value."""
-
-
 def _is_value(tensor: Output) -> bool:
     """Return True if a tensor outside of loops and branches is fully described by its value.
 
@@ -409,7 +514,7 @@ def _is_value(tensor: Output) -> bool:
     """
     node = tensor.node
     is_result = node.role is Role.MERGE and tensor.index == 0
-    return node.type not in _FLOWS and (is_result or not node.traits.routes)
+    return node.type not in FLOWS and (is_result or not node.traits.routes)
 
 
 def _unoptimized() -> proto.ConfigProto:

@@ -70,11 +70,11 @@ class Emulated:
       machine: the machine.
       files: the files to run, in float and int8.
       file: the file of this backend; one of `files`.
-      shared: the recorded results, which all backends of the machine share.
+      shared: the recorded results of each graph, which all backends of the machine share.
     """
 
     def __init__(
-        self, machine: Machine, files: Sequence[Lite], file: Lite, shared: dict[str, Any]
+        self, machine: Machine, files: Sequence[Lite], file: Lite, shared: dict[Any, Any]
     ) -> None:
         self.name = file.name.replace("lite", machine.name)
         self._machine = machine
@@ -92,13 +92,14 @@ class Emulated:
         if missing := self._machine.missing():
             raise errors.UnavailableError(f"{self._machine.name} requires {missing}")
         with _op_errors():
-            if not self._shared:
+            runs_of_model = self._shared.setdefault(model.graph, {})
+            if not runs_of_model:
                 values = list(model.feeds.values())
                 contents = {file.name: file.content(model) for file in self._files}
                 runs = record_on(self._machine, [(item, values) for item in contents.values()])
                 for (name, item), run in zip(contents.items(), runs, strict=True):
-                    self._shared[name] = item, run
-            content, results = self._shared[self._file.name]
+                    runs_of_model[name] = item, run
+            content, results = runs_of_model[self._file.name]
             return _recording(model, content, results, self._machine.program)
 
 
