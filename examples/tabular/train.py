@@ -113,6 +113,13 @@ def logits_of(row: Row) -> wf.Tensor:
     return wf.squeeze(wide + deep, 1)
 
 
+def number_table(words: Sequence[str]) -> Any:
+    """Return a hash table of the places of words in a sequence."""
+    places = wf.range(len(words), dtype=wf.int64)
+    entries = wf.lookup.KeyValueTensorInitializer(wf.constant(words), places)
+    return wf.lookup.StaticHashTable(entries, default_value=-1)
+
+
 class Tabular(Journey):
     """Wide-and-deep."""
 
@@ -132,8 +139,7 @@ class Tabular(Journey):
         )
         defaults = [[0.0], [0.0], [""], [""], [""], [0]]
         age, hours, job, sector, town, earns_much = wf.decode_csv(lines, defaults)
-        jobs = wf.contrib.lookup.index_table_from_tensor(JOBS)
-        sectors = wf.contrib.lookup.index_table_from_tensor(SECTORS)
+        jobs, sectors = number_table(JOBS), number_table(SECTORS)
         row = Row(
             wf.stack(normalize(age, hours), 1),
             wf.cast(jobs.lookup(job), wf.int32),
