@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from weft_testing.loading import load
 from weft_testing.workspace import ROOT, distribution, module
 
 import weft as wf
@@ -158,6 +160,20 @@ def environment(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactor
     return made
 
 
+@pytest.fixture(scope="session")
+def newcomer(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment with the packages that the README of the examples names."""
+    text = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
+    sentence = re.search(r"Without hatch, the examples need these packages: (.*?)\.\s", text, re.S)
+    assert sentence is not None
+    made = tmp_path_factory.mktemp("newcomer")
+    venv.create(made, with_pip=True)
+    python = made / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+    house = ["--find-links", next(iter(wheels.values())).parent]
+    call(python, "-m", "pip", "install", "--quiet", *house, *re.findall("`(.+?)`", sentence[1]))
+    return python
+
+
 def readme_program(package: str) -> str:
     """The Python blocks of a package's README, one after the other."""
     text = (ROOT / "packages" / package / "README.md").read_text(encoding="utf-8")
@@ -231,6 +247,19 @@ def test_a_package_installs_from_the_tree_with_its_siblings(
     fresh.install("--no-build-isolation", ROOT / "packages" / "weft")
     assert fresh.installed().keys() - foreign == WEFT & ours
     fresh.run("import weft")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", load(ROOT / "tests/integration/test_journeys.py").NAMES)
+def test_an_example_needs_the_packages_that_its_readme_names(
+    name: str, newcomer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It builds the environment of the device as well."""
+    for variable in [v for v in os.environ if v.startswith(("PYTHON", "WEFT_"))]:
+        monkeypatch.delenv(variable)
+    run = [newcomer, ROOT / "examples" / "run.py", name, "--short", "--restart"]
+    said = call(*run, cwd=newcomer.parents[1])
+    assert "device, int8" in said
 
 
 @pytest.mark.parametrize("package", [*PACKAGES, APART])
