@@ -16,6 +16,7 @@ from typing import Any
 
 import event_files
 import int8_errors
+import journey_curves
 import scale_curves
 import screenshots
 import training_curve
@@ -31,7 +32,7 @@ def _draw(name: str, content: str) -> None:
 
 
 def _record(name: str, data: Any) -> Any:
-    text = json.dumps(data, indent=None if name == "trace" else 1)
+    text = json.dumps(data, indent=None if name in ("journeys", "trace") else 1)
     (RECORDED / f"{name}.json").write_text(f"{text}\n", encoding="utf-8")
     return data
 
@@ -64,10 +65,18 @@ def viewer() -> None:
     screenshots.viewer(DRAWINGS)
 
 
+def journeys() -> None:
+    """Draw the curves of the examples; those that have trained in `runs` are recorded again."""
+    curves = json.loads((RECORDED / "journeys.json").read_text(encoding="utf-8"))
+    curves |= journey_curves.record(Path("runs"))
+    _draw("journeys", journey_curves.draw(_record("journeys", curves)))
+
+
 PICTURES: dict[str, Callable[[], None]] = {
     "architecture": architecture,
     "explain": explain,
     "int8": lambda: _draw("int8", int8_errors.draw(_record("int8", int8_errors.record()))),
+    "journeys": journeys,
     "placement": lambda: _draw("placement", two_devices.placement()),
     "scale": lambda: _draw("scale", scale_curves.draw(scale_curves.PAGE.read_text("utf-8"))),
     "tensorboard": tensorboard,

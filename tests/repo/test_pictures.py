@@ -16,6 +16,7 @@ from weft_testing.workspace import ROOT
 sys.path.insert(0, str(ROOT / "docs" / "pictures"))
 import event_files
 import int8_errors
+import journey_curves
 import scale_curves
 import training_curve
 import two_devices
@@ -24,7 +25,12 @@ DRAWINGS = ROOT / "docs" / "drawings"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 ADVICE = "run hatch run pictures"
 USE = re.compile(r"!\[([^\]]*)\]\(([^)]*drawings/([^)#]+))[^)]*\)")
-DRAWN = {"int8": int8_errors, "trace": two_devices, "training": training_curve}
+DRAWN = {
+    "int8": int8_errors,
+    "journeys": journey_curves,
+    "trace": two_devices,
+    "training": training_curve,
+}
 MOST_BYTES = 150_000
 
 
