@@ -30,6 +30,7 @@ def measure(command: list[str], options: argparse.Namespace) -> tuple[float, str
     if options.processor_time:
         environment["WEFT_BENCH_CLOCK"] = "processor"
     numbers = ["--steps", str(options.steps), "--threads", str(options.threads)]
+    numbers += ["--warm-up", str(options.warm_up)]
     done = subprocess.run(
         [*command, *numbers], capture_output=True, text=True, check=False, env=environment
     )
@@ -59,6 +60,9 @@ def main() -> None:
     parser.add_argument("--torch", default=os.environ.get("WEFT_BENCH_TORCH"))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument(
+        "--warm-up", type=int, default=100, help="steps before those, in which weft compiles"
+    )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--processor-time", action="store_true")
     options = parser.parse_args()

@@ -19,7 +19,6 @@ from typing import Any
 import timing
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-WARM_UP = 5
 
 
 def load_program(name: str, framework: Any) -> Any:
@@ -42,6 +41,7 @@ def main() -> None:
     parser.add_argument("name")
     parser.add_argument("--module", default="weft")
     parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--warm-up", type=int, default=100)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     framework = importlib.import_module(options.module)
@@ -64,11 +64,11 @@ def main() -> None:
         with framework.train.MonitoredTrainingSession(config=config) as session:
             feeds = repeat(None) if training.feeds is None else training.feeds(session)
             samples = []
-            for _ in range(WARM_UP + options.steps):
+            for _ in range(options.warm_up + options.steps):
                 started = timing.clock()
                 session.run(training.train, next(feeds))
                 samples.append(timing.clock() - started)
-        line = {"row": options.name, "median": statistics.median(samples[WARM_UP:])}
+        line = {"row": options.name, "median": statistics.median(samples[options.warm_up :])}
         print(json.dumps(line | {"nodes": len(graph.get_operations())}), flush=True)
 
 
