@@ -30,7 +30,7 @@ def append_trace(
       steps: for steps of the trace that are in the file already, their ids there. Their events of
         the kind STEP are left out.
     """
-    known = steps or {}
+    known_steps = steps or {}
     processes = [
         writer.process(
             process._replace(
@@ -46,18 +46,20 @@ def append_trace(
         parent = iterations[iteration.parent]
         iterations.append(writer.iteration(iteration._replace(parent=parent)))
     numbers = [
-        known[i] if i in known else writer.step(step._replace(process=processes[step.process]))
+        known_steps[i]
+        if i in known_steps
+        else writer.step(step._replace(process=processes[step.process]))
         for i, step in enumerate(trace.steps)
     ]
     events = trace.events
-    if known:
-        is_known = np.isin(events["step"], list(known))
+    if known_steps:
+        is_known = np.isin(events["step"], list(known_steps))
         events = events[~(is_known & (events["kind"] == Kind.STEP))]
     events = events.copy()
     for column, ids in (("lane", lanes), ("node", nodes), ("iteration", iterations)):
         events[column] = _renumbered(events[column], ids)
-    inside = events["step"] != NO_STEP
-    events["step"][inside] = _renumbered(events["step"][inside], numbers)
+    in_step = events["step"] != NO_STEP
+    events["step"][in_step] = _renumbered(events["step"][in_step], numbers)
     for column in ("ready", "start", "end"):
         events[column] -= offset
     writer.events(events)

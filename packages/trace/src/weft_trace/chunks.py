@@ -358,8 +358,8 @@ def _from_differences(rows: NDArray[Any]) -> None:
         order, is_first = _order_by_series(rows)
         values = np.cumsum(rows["value"].take(order))
         first = np.flatnonzero(is_first)
-        before = np.where(first > 0, values[first - 1], 0)
-        rows["value"][order] = values - np.repeat(before, np.diff(first, append=len(rows)))
+        previous_values = np.where(first > 0, values[first - 1], 0)
+        rows["value"][order] = values - np.repeat(previous_values, np.diff(first, append=len(rows)))
 
 
 def _order_by_series(rows: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:

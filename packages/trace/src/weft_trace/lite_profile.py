@@ -46,14 +46,14 @@ def convert_lite_profile(source: str | os.PathLike[str], path: str | os.PathLike
         lane = writer.lane(Lane(process, LaneKind.THREAD, "interpreter"))
         for node in _with_inputs(ops):
             writer.node(node)
-        whole = writer.node(Node(label, "_Step"))
+        step_node = writer.node(Node(label, "_Step"))
         for number in range(len(invocations)):
             writer.step(Step(process, label, number))
         rows = np.zeros(len(invocations) + len(times), EVENT)
         rows["kind"][: len(invocations)] = Kind.STEP
         rows["kind"][len(invocations) :] = Kind.KERNEL
         rows["lane"] = lane
-        rows["node"] = np.concatenate([np.full(len(invocations), whole), times[:, 0]])
+        rows["node"] = np.concatenate([np.full(len(invocations), step_node), times[:, 0]])
         steps = np.searchsorted(invocations[:, 0], times[:, 1], side="right") - 1
         rows["step"] = np.concatenate([np.arange(len(invocations)), steps])
         rows["start"] = np.concatenate([invocations[:, 0], times[:, 1]])
@@ -80,12 +80,12 @@ def _with_inputs(ops: list[tuple[Node, list[int], list[int]]]) -> list[Node]:
 
 def _check(source: Any, invocations: Any, times: Any, num_ops: int) -> None:
     """Reject events of unknown ops, outside of invocations, or with times that are out of range."""
-    both = np.concatenate([invocations, times[:, 1:]])
+    intervals = np.concatenate([invocations, times[:, 1:]])
     starts = invocations[:, 0]
     is_valid = (
-        (both >= 0).all()
-        and (both <= LATEST).all()
-        and (both[:, 0] <= both[:, 1]).all()
+        (intervals >= 0).all()
+        and (intervals <= LATEST).all()
+        and (intervals[:, 0] <= intervals[:, 1]).all()
         and (np.diff(starts) >= 0).all()
         and (times[:, 0] >= 0).all()
         and (times[:, 0] < num_ops).all()

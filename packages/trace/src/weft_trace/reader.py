@@ -245,14 +245,14 @@ class TraceFile:
 
     def _check_other_chunks(self) -> None:
         """Check the chunks of other types: a damaged type makes any chunk one of them."""
-        known = (ChunkType.RECORDS, ChunkType.EVENTS, ChunkType.SAMPLES)
-        others = [header for header in self._headers if header.type not in known]
+        known_types = (ChunkType.RECORDS, ChunkType.EVENTS, ChunkType.SAMPLES)
+        other_headers = [header for header in self._headers if header.type not in known_types]
 
         def check(header: ChunkHeader) -> Damage | None:
             payload = read_payload(self._data, header)
             return payload if isinstance(payload, Damage) else None
 
-        self._visit(others, check, map)
+        self._visit(other_headers, check, map)
 
     def _read_records(self) -> Records:
         builder = RecordsBuilder()
@@ -292,11 +292,11 @@ class TraceFile:
             return None
 
         if len(headers) < 2:
-            whole = self._visit(headers, read, map)
+            num_valid = self._visit(headers, read, map)
         else:
             with ThreadPoolExecutor(_THREADS) as pool:
-                whole = self._visit(headers, read, pool.map)
-        table = table[: ends[whole]]
+                num_valid = self._visit(headers, read, pool.map)
+        table = table[: ends[num_valid]]
         if not invalid:
             return table
         valid = is_valid(table)

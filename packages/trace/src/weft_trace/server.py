@@ -248,7 +248,7 @@ class TraceServer:
         _respond(request, HTTPStatus.OK, body, kind)
 
     def _find(self, name: str) -> Callable[[_Query], bytes | None] | None:
-        number, _, what = name.partition("/")
+        number, _, query_name = name.partition("/")
         if number not in [str(i) for i in range(len(self._traces))]:
             return None
         trace = self._traces[int(number)]
@@ -258,7 +258,7 @@ class TraceServer:
             "events": trace.events,
             "levels": trace.levels,
         }
-        return answers.get(what)
+        return answers.get(query_name)
 
 
 def _respond(
@@ -292,9 +292,13 @@ def _interval(query: _Query) -> tuple[int, int]:
     return first, last
 
 
-def _number(query: _Query, name: str, least: int, most: int) -> int:
+def _number(query: _Query, name: str, minimum: int, maximum: int) -> int:
     values = query.get(name, ())
     text = values[0] if values else ""
-    if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
-        raise _BadRequestError(f"{name} must be a number from {least} to {most}, got {text!r:.40}")
+    if not (
+        text.isascii() and text.isdigit() and len(text) < 20 and minimum <= int(text) <= maximum
+    ):
+        raise _BadRequestError(
+            f"{name} must be a number from {minimum} to {maximum}, got {text!r:.40}"
+        )
     return int(text)

@@ -197,8 +197,8 @@ class Writer:
         if self._num_chunks <= 2 * _PARTIAL_CHUNKS:
             return
         with TraceFile(self._path, is_growing=True) as file:
-            least = (file.num_events + file.num_samples) // _ROWS + _PARTIAL_CHUNKS
-            if self._num_chunks <= 2 * least or file.warnings:
+            min_chunks = (file.num_events + file.num_samples) // _ROWS + _PARTIAL_CHUNKS
+            if self._num_chunks <= 2 * min_chunks or file.warnings:
                 return
             old, partial = self._file, f"{self._path}.partial"
             try:

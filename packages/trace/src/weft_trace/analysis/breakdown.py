@@ -42,14 +42,14 @@ def break_down_tasks(index: StepIndex, span: StepSpan) -> dict[int, dict[Categor
     processes = index.processes[events]
     result = {}
     for process in np.unique(processes):
-        mine = processes == process
-        queued = mine & (categories == _PRIORITY.index(Category.COMPUTE))
+        of_process = processes == process
+        queued = of_process & (categories == _PRIORITY.index(Category.COMPUTE))
         result[int(process)] = _sweep(
-            np.concatenate([starts[mine], ready[queued]]),
-            np.concatenate([ends[mine], starts[queued]]),
+            np.concatenate([starts[of_process], ready[queued]]),
+            np.concatenate([ends[of_process], starts[queued]]),
             np.concatenate(
                 [
-                    categories[mine],
+                    categories[of_process],
                     np.full(queued.sum(), _PRIORITY.index(Category.QUEUEING)),
                 ]
             ),
@@ -69,13 +69,13 @@ def _sweep(
     order = np.argsort(times, kind="stable")
     times = times[order]
     lengths = np.diff(times, append=span.end)
-    rest = np.ones(len(times), bool)
+    is_free = np.ones(len(times), bool)
     totals = dict.fromkeys(Category, 0)
     for i, category in enumerate(_PRIORITY):
         is_changed = np.tile(categories == i, 2)
         active = np.cumsum(np.where(is_changed, changes, 0)[order]) > 0
-        totals[category] = int(lengths[rest & active].sum())
-        rest &= ~active
+        totals[category] = int(lengths[is_free & active].sum())
+        is_free &= ~active
     totals[Category.IDLE] = span.duration - sum(totals.values())
     return totals
 
@@ -126,9 +126,11 @@ def sum_by(trace: Trace, key: Callable[[Node], str], steps: Sequence[int] = ()) 
     is_kernel = (kinds == Kind.KERNEL) | (kinds == Kind.GENERATED) | (kinds == Kind.COPY)
     is_kernel |= (kinds == Kind.REGION) & ~_have_parts(trace)[events["node"]]
     if steps:
-        wanted = np.zeros(len(trace.steps) + 1, bool)
-        wanted[list(steps)] = True
-        is_kernel &= wanted[np.where(events["step"] == NO_STEP, len(trace.steps), events["step"])]
+        is_selected = np.zeros(len(trace.steps) + 1, bool)
+        is_selected[list(steps)] = True
+        is_kernel &= is_selected[
+            np.where(events["step"] == NO_STEP, len(trace.steps), events["step"])
+        ]
     chosen = np.flatnonzero(is_kernel)
     groups: dict[str, int] = {}
     group_of = np.array(

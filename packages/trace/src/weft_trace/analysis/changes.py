@@ -66,8 +66,10 @@ def parse_change(target: str, text: str) -> Change:
     except ValueError:
         factor = -1.0
     if not 0 <= factor < float("inf"):
-        more = ", or a bandwidth such as 10Gbit" if target == "link" else ""
-        raise ValueError(f"--{target} {text}: expected a factor of at least 0{more}, got {value!r}")
+        bandwidth_hint = ", or a bandwidth such as 10Gbit" if target == "link" else ""
+        raise ValueError(
+            f"--{target} {text}: expected a factor of at least 0{bandwidth_hint}, got {value!r}"
+        )
     return Change(target, pattern, factor)
 
 
@@ -121,12 +123,12 @@ def check_matches(index: StepIndex, changes: Sequence[Change]) -> None:
 
 def _match_names(names: Sequence[Sequence[str]], change: Change) -> NDArray[np.bool_]:
     """Return, for each sequence of names, whether the pattern matches one of them."""
-    known: dict[str, bool] = {}
+    match_cache: dict[str, bool] = {}
 
     def matches(name: str) -> bool:
-        if name not in known:
-            known[name] = fnmatchcase(name, change.pattern)
-        return known[name]
+        if name not in match_cache:
+            match_cache[name] = fnmatchcase(name, change.pattern)
+        return match_cache[name]
 
     return np.array([any(map(matches, some)) for some in names] or [False], bool)
 

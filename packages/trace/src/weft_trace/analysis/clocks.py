@@ -55,8 +55,8 @@ def estimate_offsets(trace: Trace, dependencies: Dependencies | None = None) -> 
     for process in range(len(trace.processes)):
         high = _finite_or_none(distances[0, process])
         low = _finite_or_none(-distances[process, 0])
-        known = [bound for bound in (low, high) if bound is not None]
-        offsets.append(ClockOffset(sum(known) // len(known) if known else 0, low, high))
+        bounds = [bound for bound in (low, high) if bound is not None]
+        offsets.append(ClockOffset(sum(bounds) // len(bounds) if bounds else 0, low, high))
     return offsets
 
 

@@ -172,12 +172,12 @@ class _Walk:
         if index.kinds[event] == Kind.PHASE:
             return self._find_last_before(start, event), Category.PYTHON
         ready = int(index.trace.events["ready"][event])
-        before = int(self._predecessors[event])
+        predecessor = int(self._predecessors[event])
         if self._heads[event] != event:
-            return before, Category.QUEUEING
+            return predecessor, Category.QUEUEING
         producer = self._latest(event, start)
-        if before >= 0 and index.ends[before] > ready and before in self._members:
-            return before, Category.QUEUEING
+        if predecessor >= 0 and index.ends[predecessor] > ready and predecessor in self._members:
+            return predecessor, Category.QUEUEING
         if producer >= 0:
             return producer, Category.QUEUEING
         # A root: it waits for the phases before it, or for the request to run this task's part.

@@ -69,13 +69,13 @@ def resolve_dependencies(trace: Trace, events: NDArray[np.intp] | None = None) -
     pairs = _Pairs(iterations, nodes, trace, loops)
     producers = []
     for batch in _batches(steps, pairs.count):
-        found, consumers, slots = _resolve_batch(
+        found_producers, consumers, slots = _resolve_batch(
             steps[batch], pairs.ids[batch], events[batch], pairs
         )
         # In the first iteration, the back edge of a Merge would lead to the end of the same one.
-        is_earlier = (found < consumers) | ~pairs.is_first_merge[slots]
-        found, consumers = found[is_earlier], consumers[is_earlier]
-        producers.append(np.stack([consumers, found]))
+        is_earlier = (found_producers < consumers) | ~pairs.is_first_merge[slots]
+        found_producers, consumers = found_producers[is_earlier], consumers[is_earlier]
+        producers.append(np.stack([consumers, found_producers]))
     edges = np.concatenate(producers, axis=1) if producers else np.zeros((2, 0), np.int64)
     edges = edges[:, np.argsort(edges[0], kind="stable")]
     offsets = np.searchsorted(edges[0], np.arange(len(table) + 1))
@@ -101,16 +101,16 @@ def _resolve_batch(
     table[rows * pairs.count + pair_ids] = events
     source, slots = _expand(pairs.slot_offsets[pair_ids], pairs.slot_offsets[pair_ids + 1])
     base = rows[source] * pairs.count
-    found = np.full(len(slots), -1, np.int64)
+    found_producers = np.full(len(slots), -1, np.int64)
     for candidates in pairs.candidates:
         candidate = candidates[slots]
-        missing = np.flatnonzero((found < 0) & (candidate >= 0))
-        found[missing] = table[base[missing] + candidate[missing]]
-    missing = np.flatnonzero((found < 0) & pairs.has_children[slots])
+        missing = np.flatnonzero((found_producers < 0) & (candidate >= 0))
+        found_producers[missing] = table[base[missing] + candidate[missing]]
+    missing = np.flatnonzero((found_producers < 0) & pairs.has_children[slots])
     if len(missing):
-        found[missing] = _last_children(table, base[missing], slots[missing], pairs)
-    is_found = found >= 0
-    return found[is_found], events[source[is_found]], slots[is_found]
+        found_producers[missing] = _last_children(table, base[missing], slots[missing], pairs)
+    is_found = found_producers >= 0
+    return found_producers[is_found], events[source[is_found]], slots[is_found]
 
 
 def _last_children(table: _Ints, base: _Ints, slots: _Ints, pairs: _Pairs) -> _Ints:
@@ -193,12 +193,14 @@ class _Loops:
         self.previous = self._find(iterations, ids, lambda number: number - 1)
         self.first = self._find(iterations, ids, lambda _: 0)
 
-    def _find(self, iterations: Sequence[Iteration], ids: dict[Iteration, int], to: Any) -> _Ints:
-        others = [
-            ids.get(Iteration(old.frame, to(old.number), int(parent)), -1)
+    def _find(
+        self, iterations: Sequence[Iteration], ids: dict[Iteration, int], transform: Any
+    ) -> _Ints:
+        iteration_ids = [
+            ids.get(Iteration(old.frame, transform(old.number), int(parent)), -1)
             for old, parent in zip(iterations, self.parent, strict=True)
         ]
-        return np.array(others, np.int64)
+        return np.array(iteration_ids, np.int64)
 
 
 class _Pairs:
@@ -268,10 +270,10 @@ class _Pairs:
         is_outer = ~is_back_edge & (self._slot_crossing != Crossing.INNER)
         iteration = np.where(is_outer, iteration, 0)
         while iteration.any():
-            for other in (loops.first[iteration], loops.parent[iteration]):
-                found = self._find(np.where(iteration > 0, other, -1), self._slot_input)
-                if (found >= 0).any():
-                    self.candidates.append(found)
+            for related in (loops.first[iteration], loops.parent[iteration]):
+                candidate_slots = self._find(np.where(iteration > 0, related, -1), self._slot_input)
+                if (candidate_slots >= 0).any():
+                    self.candidates.append(candidate_slots)
             iteration = loops.parent[iteration]
 
     def _make_children(self) -> None:

@@ -40,7 +40,7 @@ def rank_gains(
     replay: Replay,
     path: CriticalPath,
     speeds: Sequence[TaskSpeed] = (),
-    most: int = 10,
+    limit: int = 10,
 ) -> list[Gain]:
     """Return the changes with the largest predicted gain, largest first.
 
@@ -57,9 +57,9 @@ def rank_gains(
         prediction = replay.predict([], threads)
         saved = prediction.recorded - prediction.predicted
         gains.append(Gain(f"{threads} threads in each pool", f"--threads {threads}", saved))
-    least = _MIN_SHARE * path.span.duration
-    gains = [gain for gain in gains if gain.saved >= max(least, 1)]
-    return sorted(gains, key=lambda gain: -gain.saved)[:most]
+    min_saved = _MIN_SHARE * path.span.duration
+    gains = [gain for gain in gains if gain.saved >= max(min_saved, 1)]
+    return sorted(gains, key=lambda gain: -gain.saved)[:limit]
 
 
 def _candidates(

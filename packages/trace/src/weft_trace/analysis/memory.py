@@ -65,12 +65,14 @@ def _view_lane(buffers: NDArray[Any], lane: int) -> MemoryView:
     is_last = np.append(times[1:] != times[:-1], True)
     times, levels = times[is_last], levels[is_last]
     peak = int(levels.argmax())
-    at = times[peak]
-    is_held = (buffers["start"] <= at) & (buffers["end"] > at)
+    peak_time = times[peak]
+    is_held = (buffers["start"] <= peak_time) & (buffers["end"] > peak_time)
     nodes, inverse, counts = np.unique(
         buffers["node"][is_held], return_inverse=True, return_counts=True
     )
-    held = np.bincount(inverse, sizes[is_held], len(nodes))
-    holders = [Holder(int(n), int(c), int(b)) for n, c, b in zip(nodes, counts, held, strict=True)]
+    held_bytes = np.bincount(inverse, sizes[is_held], len(nodes))
+    holders = [
+        Holder(int(n), int(c), int(b)) for n, c, b in zip(nodes, counts, held_bytes, strict=True)
+    ]
     holders.sort(key=lambda holder: -holder.bytes)
-    return MemoryView(lane, int(at), int(levels[peak]), holders, times, levels)
+    return MemoryView(lane, int(peak_time), int(levels[peak]), holders, times, levels)

@@ -150,9 +150,9 @@ class Replay:
             ]
         for i, inputs in enumerate(self._start_inputs):
             if not inputs and self._kinds[i] != Kind.TRANSFER:
-                before = [p for p in phases if p < i and self._ends[p] <= self._ready[i]]
-                if before:
-                    inputs.append(max(before, key=lambda p: self._ends[p]))
+                earlier_phases = [p for p in phases if p < i and self._ends[p] <= self._ready[i]]
+                if earlier_phases:
+                    inputs.append(max(earlier_phases, key=lambda p: self._ends[p]))
 
     def _group_lanes(self) -> None:
         """Find the pool of threads of each event; None if it occupies no thread."""
@@ -170,23 +170,23 @@ class Replay:
 
     def _measure_lags(self, predecessors: NDArray[np.intp]) -> None:
         """Measure the delays of each event: to be ready, to start, and of a Receive to end."""
-        self._ready_lags, self._start_lags, self._own = [], [], []
+        self._ready_lags, self._start_lags, self._own_durations = [], [], []
         for i, event in enumerate(self._events):
-            known = [self._ends[s] for s in self._start_inputs[i]]
+            input_ends = [self._ends[s] for s in self._start_inputs[i]]
             receive = self._receive_of.get(i)
             if receive is not None:
-                known.append(self._starts[receive])
-            base = max(known, default=0)
+                input_ends.append(self._starts[receive])
+            base = max(input_ends, default=0)
             if self._kinds[i] == Kind.TRANSFER:
                 self._ready_lags.append(self._starts[i] - base)
                 self._start_lags.append(0)
             else:
                 self._ready_lags.append(self._ready[i] - base)
-                before = self._positions.get(int(predecessors[event]), -1)
-                free = self._ends[before] if before >= 0 else self._ready[i]
+                previous = self._positions.get(int(predecessors[event]), -1)
+                free = self._ends[previous] if previous >= 0 else self._ready[i]
                 self._start_lags.append(self._starts[i] - max(self._ready[i], free))
             begin = max([self._starts[i], *[self._ends[s] for s in self._end_inputs[i]]])
-            self._own.append(self._ends[i] - begin)
+            self._own_durations.append(self._ends[i] - begin)
 
     def _find_components(self) -> None:
         """Find the measured times that a change may scale, each with the event it is a part of.
@@ -201,17 +201,17 @@ class Replay:
         for i, members in enumerate(self._members.values()):
             for event in members:
                 start, end = int(index.starts[event]), int(index.ends[event])
-                inside = []
+                part_indices = []
                 if index.kinds[event] == Kind.REGION:
                     first, last = np.searchsorted(index.starts[parts], [start, end])
-                    inside = [
+                    part_indices = [
                         part
                         for part in parts[first:last].tolist()
                         if index.lanes[part] == index.lanes[event] and index.ends[part] <= end
                     ]
-                rows += [(p, i, float(index.ends[p] - index.starts[p])) for p in inside]
-                if not inside:
-                    time = end - start if len(members) > 1 else self._own[i]
+                rows += [(p, i, float(index.ends[p] - index.starts[p])) for p in part_indices]
+                if not part_indices:
+                    time = end - start if len(members) > 1 else self._own_durations[i]
                     rows.append((event, i, float(time)))
         events, positions, times = zip(*rows, strict=True) if rows else ((), (), ())
         self._component_events = np.array(events, np.intp)
@@ -220,7 +220,7 @@ class Replay:
 
     def _durations(self, changes: Sequence[Change]) -> list[float]:
         """Return the changed duration of each event."""
-        durations = np.array(self._own, np.float64)
+        durations = np.array(self._own_durations, np.float64)
         for change in changes:
             if change.bandwidth is not None:
                 is_matched = match_events(self._index, change, self._events)
@@ -235,8 +235,8 @@ class Replay:
     def _latency(self, change: Change) -> float:
         """Return the part of the duration of a transfer that does not depend on its size."""
         index = self._index
-        everything = np.flatnonzero(index.kinds == Kind.TRANSFER)
-        matched = everything[match_events(index, change, everything)]
+        transfers = np.flatnonzero(index.kinds == Kind.TRANSFER)
+        matched = transfers[match_events(index, change, transfers)]
         sizes = index.trace.events["output_bytes"][matched].astype(np.float64)
         times = (index.ends[matched] - index.starts[matched]).astype(np.float64)
         latency = float(times.min(initial=0)) if len(times) else 0.0
@@ -256,9 +256,9 @@ class Replay:
     ) -> int:
         run = _Run(self, durations, self._wire_times(limits), threads)
         ends = run.run()
-        inside = [i for i, end in enumerate(self._ends) if end <= self._span.duration]
-        last = max([ends[i] for i in inside], default=0)
-        recorded_last = max([self._ends[i] for i in inside], default=0)
+        in_step = [i for i, end in enumerate(self._ends) if end <= self._span.duration]
+        last = max([ends[i] for i in in_step], default=0)
+        recorded_last = max([self._ends[i] for i in in_step], default=0)
         return round(last) + self._span.duration - recorded_last
 
     def _wire_times(self, limits: Sequence[Change]) -> dict[int, tuple[Any, float]]:
@@ -321,8 +321,8 @@ class _Run:
             if not missing:
                 self._make_ready(i)
         while self._heap:
-            time, i, what = heapq.heappop(self._heap)
-            if what == _END:
+            time, i, event_kind = heapq.heappop(self._heap)
+            if event_kind == _END:
                 self._finish(i, time)
             else:
                 self._request_thread(i, time)

@@ -63,10 +63,10 @@ class StepIndex:
 
     def spans(self) -> list[StepSpan]:
         """Return the steps that ended, in the order in which they started."""
-        found = np.flatnonzero((self.kinds == Kind.STEP) & (self._steps != NO_STEP))
+        step_events = np.flatnonzero((self.kinds == Kind.STEP) & (self._steps != NO_STEP))
         return [
             StepSpan(int(self._steps[i]), int(i), int(self.starts[i]), int(self.ends[i]))
-            for i in found
+            for i in step_events
         ]
 
     def events_of(self, step: int) -> NDArray[np.intp]:
@@ -91,9 +91,9 @@ class StepIndex:
         result = np.zeros(len(events), bool)
         is_busy = np.isin(kinds, list(OCCUPYING))
         for i in np.flatnonzero((kinds == Kind.PHASE) | (kinds == Kind.CHECKPOINT)):
-            inside = is_busy & (lanes == lanes[i]) & (starts >= starts[i]) & (ends <= ends[i])
-            inside[i] = False
-            result[i] = inside.any()
+            in_container = is_busy & (lanes == lanes[i]) & (starts >= starts[i]) & (ends <= ends[i])
+            in_container[i] = False
+            result[i] = in_container.any()
         return result
 
     def lane_predecessors(self) -> NDArray[np.intp]:
@@ -104,9 +104,9 @@ class StepIndex:
         busy = np.flatnonzero(is_busy)
         busy = busy[np.argsort(self.lanes[busy], kind="stable")]
         result = np.full(len(self.kinds), -1, np.intp)
-        same = self.lanes[busy[1:]] == self.lanes[busy[:-1]]
-        before = self.ends[busy[:-1]] <= self.starts[busy[1:]]
-        result[busy[1:]] = np.where(same & before, busy[:-1], -1)
+        is_same_lane = self.lanes[busy[1:]] == self.lanes[busy[:-1]]
+        ends_before = self.ends[busy[:-1]] <= self.starts[busy[1:]]
+        result[busy[1:]] = np.where(is_same_lane & ends_before, busy[:-1], -1)
         return result
 
 
@@ -165,10 +165,10 @@ def find_producers(
             and index.ends[caller] <= ready[event]
         ):
             producers[event].append(caller)
-    return {event: list(dict.fromkeys(known)) for event, known in producers.items()}
+    return {event: list(dict.fromkeys(causes)) for event, causes in producers.items()}
 
 
-def representative_steps(index: StepIndex, most: int = 8) -> list[StepSpan]:
+def representative_steps(index: StepIndex, limit: int = 8) -> list[StepSpan]:
     """Return, for each label, the step of median duration; labels of the longest total first.
 
     The first step of a label, which plans and compiles, is used only if there is no other.
@@ -178,7 +178,7 @@ def representative_steps(index: StepIndex, most: int = 8) -> list[StepSpan]:
         labels.setdefault(index.trace.steps[span.step].label, []).append(span)
     totals = sorted(labels.values(), key=lambda spans: -sum(span.duration for span in spans))
     medians = []
-    for spans in totals[:most]:
+    for spans in totals[:limit]:
         later = [span for span in spans if index.trace.steps[span.step].number > 0] or spans
         later.sort(key=lambda span: span.duration)
         medians.append(later[(len(later) - 1) // 2])

@@ -33,9 +33,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "html": view.add_html,
         "open": view.add_open,
     }
-    others = {entry.name: entry for entry in entry_points(group=GROUP)}
-    for name in sorted({*adders, *others}):
-        adder = adders.get(name) or _load(others[name])
+    entries = {entry.name: entry for entry in entry_points(group=GROUP)}
+    for name in sorted({*adders, *entries}):
+        adder = adders.get(name) or _load(entries[name])
         text = (adder.__doc__ or "").partition("\n")[0]
         action = actions.add_parser(name, help=text, description=text)
         adder(action)

@@ -33,13 +33,13 @@ def write_json(value: Any) -> None:
 
 
 def write_table(
-    title: str, header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1
+    title: str, header: Sequence[str], rows: Sequence[Sequence[str]], num_left_aligned: int = 1
 ) -> None:
     """Write a table with a title; nothing if it has no rows.
 
     Args:
-      left: number of columns that are set to the left; numbers follow, set to the right. Further
-        columns behind an empty heading are set to the left again.
+      num_left_aligned: number of columns that are set to the left; numbers follow, set to the
+        right. Further columns behind an empty heading are set to the left again.
     """
     if not rows:
         return
@@ -49,7 +49,7 @@ def write_table(
     write_line(title)
     for row in cells:
         columns = [
-            cell.ljust(width) if i < left else cell.rjust(width)
+            cell.ljust(width) if i < num_left_aligned else cell.rjust(width)
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         write_line("  " + "  ".join(columns).rstrip())
@@ -85,9 +85,9 @@ def format_size(size: int) -> str:
     return f"{size} B"
 
 
-def format_share(part: float, whole: float) -> str:
+def format_share(part: float, total: float) -> str:
     """Return a share in percent."""
-    return f"{100 * part / whole:.1f} %" if whole else ""
+    return f"{100 * part / total:.1f} %" if total else ""
 
 
 def load_trace(path: str) -> Trace:

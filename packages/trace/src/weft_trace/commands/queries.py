@@ -175,11 +175,12 @@ def _write_step(step: dict[str, Any]) -> None:
     if step["varying_ops"]:
         ops = [f"{v['op']} ±{format_time(v['deviation'])}" for v in step["varying_ops"]]
         write_line(f"  varies most: {', '.join(ops)}")
-    path, whole = step["critical_path"], step["duration"]
+    path, duration = step["critical_path"], step["duration"]
     write_table(
-        f"Critical path of step {step['step']}: {format_time(whole)}, {path['num_events']} events",
+        f"Critical path of step {step['step']}: {format_time(duration)}, "
+        f"{path['num_events']} events",
         ("category", "time", "share"),
-        _shares(path["categories"], whole),
+        _shares(path["categories"], duration),
     )
     write_table(
         "Longest parts of the critical path",
@@ -187,11 +188,11 @@ def _write_step(step: dict[str, Any]) -> None:
         [
             (
                 row["node"], row["op"], row["task"], row["category"], row["line"],
-                format_time(row["time"]), format_share(row["time"], whole),
+                format_time(row["time"]), format_share(row["time"], duration),
             )
             for row in path["longest"]
         ],
-        left=5,
+        num_left_aligned=5,
     )  # fmt: skip
     categories = list(dict.fromkeys(c for task in step["tasks"] for c in task["categories"]))
     write_table(
@@ -200,7 +201,7 @@ def _write_step(step: dict[str, Any]) -> None:
         [
             (
                 task["task"],
-                *[format_share(task["categories"].get(c, 0), whole) for c in categories],
+                *[format_share(task["categories"].get(c, 0), duration) for c in categories],
             )
             for task in step["tasks"]
         ],
@@ -227,17 +228,17 @@ def _write_step(step: dict[str, Any]) -> None:
                 row["text"],
                 row["option"],
                 format_time(row["saved"]),
-                format_share(row["saved"], whole),
+                format_share(row["saved"], duration),
             )
             for row in step["gains"]
         ],
-        left=2,
+        num_left_aligned=2,
     )
 
 
-def _shares(categories: dict[str, int], whole: int) -> Sequence[tuple[str, str, str]]:
+def _shares(categories: dict[str, int], duration: int) -> Sequence[tuple[str, str, str]]:
     rows = sorted(categories.items(), key=lambda item: -item[1])
-    return [(name, format_time(time), format_share(time, whole)) for name, time in rows]
+    return [(name, format_time(time), format_share(time, duration)) for name, time in rows]
 
 
 def _write_memory(memory: dict[str, Any]) -> None:
@@ -248,7 +249,7 @@ def _write_memory(memory: dict[str, Any]) -> None:
             (h["node"], h["op"], h["line"], f"{h['buffers']:,}", format_size(h["bytes"]))
             for h in memory["holders"]
         ],
-        left=3,
+        num_left_aligned=3,
     )
 
 

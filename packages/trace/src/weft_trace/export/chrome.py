@@ -64,13 +64,16 @@ def _events(trace: Trace) -> Iterator[dict[str, Any]]:
                 "args": describe(trace, index),
             }
     for number, arrow in enumerate(find_arrows(trace)):
-        for phase, index, at in (("s", arrow.source, arrow.start), ("f", arrow.target, arrow.end)):
+        for phase, index, moment in (
+            ("s", arrow.source, arrow.start),
+            ("f", arrow.target, arrow.end),
+        ):
             flow = {
                 "ph": phase,
                 "id": number,
                 "pid": trace.lanes[events["lane"][index]].process,
                 "tid": thread_of[index],
-                "ts": time(at),
+                "ts": time(moment),
                 "name": "input",
                 "cat": "dependency",
             }

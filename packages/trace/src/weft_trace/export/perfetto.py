@@ -119,8 +119,8 @@ class _Packets:
 
     def _event(self, time: int, body: bytes, interned: bytes = b"") -> bytes:
         names = _bytes(12, interned) if interned else b""
-        since = max(0, time - self._origin)
-        return names + _int(8, since) + _bytes(11, body) + _int(10, _SEQUENCE) + _int(13, _NEEDS)
+        delta = max(0, time - self._origin)
+        return names + _int(8, delta) + _bytes(11, body) + _int(10, _SEQUENCE) + _int(13, _NEEDS)
 
 
 def _varint(value: int) -> bytes:

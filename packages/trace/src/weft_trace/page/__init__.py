@@ -111,7 +111,7 @@ def _list_parts(trace: Path) -> _Parts | None:
     coarsest = levels[-1]
     head = [h for h in headers if h.type in _HEAD or h.level == coarsest]
     in_head = {header.offset for header in head}
-    rest = [header for header in headers if header.offset not in in_head]
+    remaining = [header for header in headers if header.offset not in in_head]
 
     def order(header: ChunkHeader) -> tuple[bool, bool, int]:
         is_near = header.first <= end and header.last >= begin
@@ -119,7 +119,7 @@ def _list_parts(trace: Path) -> _Parts | None:
 
     parts: list[list[ChunkHeader]] = [[]]
     size = 0
-    for header in sorted(rest, key=order):
+    for header in sorted(remaining, key=order):
         if size > _PART_BYTES:
             parts.append([])
             size = 0

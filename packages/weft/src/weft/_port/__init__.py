@@ -126,9 +126,9 @@ def _write(path: Path, source: Source) -> int:
 def _summary(uses: Sequence[Use], trouble: int, changed: int, write: bool) -> str:
     names = {use.name for use in uses}
     missing = sorted({use.name for use in uses if use.missing})
-    others = [use for use in uses if use.words and use.name not in missing]
-    private = sorted({use.name for use in others if use.private})
-    different = sorted({use.name for use in others if not use.private})
+    noted = [use for use in uses if use.words and use.name not in missing]
+    private = sorted({use.name for use in noted if use.private})
+    different = sorted({use.name for use in noted if not use.private})
     lines = [f"{_count(len(uses), 'use')} of {_count(len(names), 'name')}"]
     if missing:
         lines.append(f"  missing: {', '.join(missing)}")

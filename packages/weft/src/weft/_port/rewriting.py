@@ -86,8 +86,8 @@ def _public_import(statement: ast.ImportFrom) -> str:
 
     A private module becomes its namespace, under the same name.
     """
-    inside = below_root(statement.module or "") or ""
-    parts = [_import_of(f"{inside}.{alias.name}", alias) for alias in statement.names]
+    inner_path = below_root(statement.module or "") or ""
+    parts = [_import_of(f"{inner_path}.{alias.name}", alias) for alias in statement.names]
     return "; ".join(parts) if all(parts) else ""
 
 
@@ -104,14 +104,14 @@ def _import_of(path: str, alias: ast.alias) -> str:
 
 def _common_namespace(statement: ast.ImportFrom) -> str | None:
     """Return the namespace that has all names that a statement imports, or None."""
-    inside = below_root(statement.module or "") or ""
+    inner_path = below_root(statement.module or "") or ""
     namespaces = set()
     for alias in statement.names:
-        path = f"{inside}.{alias.name}".lstrip(".")
+        path = f"{inner_path}.{alias.name}".lstrip(".")
         public = public_path(path)
         target = path if public is None else public
         if alias.name == "*":
-            namespaces.add(inside)
+            namespaces.add(inner_path)
         elif path == "compat.v1":
             return "compat" if len(statement.names) == 1 else None
         elif target.rpartition(".")[2] != alias.name or look_up(0, target).missing:

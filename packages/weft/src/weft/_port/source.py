@@ -231,13 +231,13 @@ class Source:
                 self.names["tensorflow"] = ""
 
     def _learn_from(self, statement: ast.ImportFrom) -> Iterator[Use]:
-        inside = below_root(statement.module or "") or ""
+        inner_path = below_root(statement.module or "") or ""
         for alias in statement.names:
             if alias.name == "*":
                 words = f"from {statement.module} import * hides which names are used"
                 yield Use(statement.lineno, f"{statement.module}.*", words)
                 continue
-            path = f"{inside}.{alias.name}".lstrip(".")
+            path = f"{inner_path}.{alias.name}".lstrip(".")
             path = "" if path == "compat.v1" else path
             self.names[alias.asname or alias.name] = path
             if path:
