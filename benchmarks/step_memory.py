@@ -67,7 +67,7 @@ def arenas() -> int:
     """Return the bytes of the arena of compiled functions."""
     from weft_compiler.native import arena
 
-    return arena.ARENA.usage().wanted
+    return arena.ARENA.usage().required_bytes
 
 
 def warm_up(weft: Any) -> None:

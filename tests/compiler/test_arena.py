@@ -164,7 +164,7 @@ def test_programs_come_and_go_while_others_run(own: Arena) -> None:
     ended.set()
     thread.join()
     assert not failed
-    assert own.usage().wanted == 120_000
+    assert own.usage().required_bytes == 120_000
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
@@ -223,6 +223,6 @@ def test_where_the_system_has_no_memory_the_program_is_refused(
         with pytest.raises(errors.ResourceExhaustedError):
             turned(9000, 3.0)
     gc.collect()
-    assert own.usage().wanted == 20_032
+    assert own.usage().required_bytes == 20_032
     x = np.arange(5000, dtype=np.float32)
     assert kept(x)[0][0] == 4999 * 2 + 1

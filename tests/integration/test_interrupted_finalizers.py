@@ -58,7 +58,7 @@ def mutex(path: Path) -> tuple[Any, Ended]:
 
 def lease(path: Path) -> tuple[Any, Ended]:
     slots = arena.Arena()
-    return slots.lease(1 << 12), lambda: slots.usage().wanted == 0
+    return slots.lease(1 << 12), lambda: slots.usage().required_bytes == 0
 
 
 @pytest.mark.parametrize("make", [array, handle, writer, stream, prefetch, mutex, lease])

@@ -15,7 +15,7 @@ from weft_exec.costs import CostModel
 from weft_exec.executor.priority import sort_by_priority
 from weft_graph.functions.state import has_effect, only_reads
 from weft_graph.passes import memory, prune
-from weft_graph.passes.memory import estimate_memory, takes_memory
+from weft_graph.passes.memory import estimate_memory, occupies_memory
 from weft_graph.passes.recompute import SUFFIX, Recompute, recompute
 
 
@@ -117,7 +117,7 @@ def test_a_view_takes_no_memory_and_is_copied_out() -> None:
     x = wf.placeholder(wf.float32, [300, 300])
     made = wf.exp(x)
     diagonal = weft_stranger.diagonal(made)
-    assert takes_memory(made) and memory.aliased_value(diagonal) is made
+    assert occupies_memory(made) and memory.aliased_value(diagonal) is made
     without = estimate_memory([x.node, made.node], [made]).largest
     assert estimate_memory([x.node, made.node, diagonal.node], [diagonal]).largest == without
     fed = np.eye(3, dtype=np.float32)

@@ -72,7 +72,7 @@ def loops_that_ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     last = CompiledLoop._last_values
 
     def note(self: Any, *given: Any) -> Any:
-        found.append(self._whole.loop.frame.name)
+        found.append(self._loop_region.loop.frame.name)
         return last(self, *given)
 
     monkeypatch.setattr(CompiledLoop, "_last_values", note)

@@ -62,7 +62,9 @@ def _sources(objects: Sequence[Any]) -> Iterator[Source]:
     registries = [thing for thing in objects if isinstance(thing, Registry)]
     used: set[LazyModules] = set()
     for registry in registries:
-        modules = [part for part in (registry._own, registry._entry_points) if part is not None]
+        modules = [
+            part for part in (registry._package_modules, registry._entry_points) if part is not None
+        ]
         used.update(modules)
         yield Source(registry.kind, modules, lambda registry=registry: len(registry.keys()))
     for thing in objects:

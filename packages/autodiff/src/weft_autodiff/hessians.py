@@ -50,10 +50,10 @@ def hessians(
     }
     with name_scope(name):
         points = list(xs) if isinstance(xs, list | tuple) else [xs]
-        slopes = gradients(ys, points, **options)
+        first_grads = gradients(ys, points, **options)
         return [
-            _hessian(convert_to_tensor(slope), x, options)
-            for slope, x in zip(slopes, points, strict=True)
+            _hessian(convert_to_tensor(grad_of_x), x, options)
+            for grad_of_x, x in zip(first_grads, points, strict=True)
         ]
 
 

@@ -308,7 +308,7 @@ class _RegionCopy(BodyCopy):
 
     def _restore_contexts(self, source: Graph, members: Sequence[Node]) -> None:
         for node in self.nodes.values():
-            if node.context is self._inside:
+            if node.context is self._inner_context:
                 node.context = None
         home = self._region.home
         contexts = self._region.graph.contexts
@@ -359,15 +359,15 @@ class _NodeIndices:
         self._nodes = nodes
         self._copies = copies
         self._outputs = outputs
-        self._more: list[Node] = []
+        self._later_nodes: list[Node] = []
 
     def port(self, port: tuple[int, int]) -> tuple[int, int]:
         """Return the record index of an output of the copy."""
         if port[0] < 0:
             return port
         output = self._outputs[self._nodes[port[0]].outputs[port[1]]]
-        self._more.append(output.node)
-        return len(self._nodes) + len(self._more) - 1, output.index
+        self._later_nodes.append(output.node)
+        return len(self._nodes) + len(self._later_nodes) - 1, output.index
 
     def index_of(self, place: int) -> int:
         """Return the record index of a node of the copy, or -1 if it has none."""
@@ -376,5 +376,5 @@ class _NodeIndices:
     def node_at(self, place: int) -> Node:
         """Return the node of the copy with a record index."""
         if place >= len(self._nodes):
-            return self._more[place - len(self._nodes)]
+            return self._later_nodes[place - len(self._nodes)]
         return self._copies[self._nodes[place]]

@@ -174,15 +174,15 @@ class _LoopParts:
     """Encoder of a loop: its nodes in order, whose inputs are encoded as numbers."""
 
     def __init__(self, loop: WholeLoop) -> None:
-        self._whole = loop
+        self._loop_region = loop
         self._numbers: dict[Output, int] = {}
         self._order: dict[Node, int] = {}
         self._parts: list[bytes] = []
 
     def parts(self) -> Sequence[bytes]:
         """Return the encoding of everything that code depends on, except shapes and extents."""
-        loop = self._whole
-        self._say(loop.wanted(), sorted(loop.reads), sorted(loop.updates))
+        loop = self._loop_region
+        self._append(loop.wanted(), sorted(loop.reads), sorted(loop.updates))
         for enter in loop.enters:
             source = enter.inputs[0].node
             known_value = _array(source.attrs["value"]) if source.role is Role.CONSTANT else b""
@@ -190,15 +190,15 @@ class _LoopParts:
             self._give(enter)
         self._loop(loop.loop)
         for tensor_list in loop.kept:
-            self._say(
+            self._append(
                 tensor_list.store,
                 tensor_list.use.name,
                 [self._order[node] for node in tensor_list.nodes],
             )
-        self._say([self._order[node] for node in loop.rng_nodes])
+        self._append([self._order[node] for node in loop.rng_nodes])
         return self._parts
 
-    def _say(self, *parts: object) -> None:
+    def _append(self, *parts: object) -> None:
         self._parts.append(repr(parts).encode())
 
     def _give(self, node: Node) -> None:
@@ -218,34 +218,36 @@ class _LoopParts:
     def _loop(self, loop: Loop) -> None:
         frame = loop.frame
         for merge in frame.merges:
-            self._say(self._number(first_value(merge).outputs[0]))
+            self._append(self._number(first_value(merge).outputs[0]))
             self._give(merge)
         self._block(loop.test)
         assert frame.cond is not None
-        self._say(self._number(frame.cond.inputs[0]))
+        self._append(self._number(frame.cond.inputs[0]))
         self._block(loop.body)
-        self._say([self._number(next_value(merge)) for merge in frame.merges])
+        self._append([self._number(next_value(merge)) for merge in frame.merges])
 
     def _inner(self, loop: Loop) -> None:
         frame = loop.frame
         for enter in frame.enters:
-            self._say(self._number(enter.inputs[0]))  # its attributes contain the name of the frame
+            self._append(
+                self._number(enter.inputs[0])
+            )  # its attributes contain the name of the frame
             self._give(enter)
         self._loop(loop)
         for exit_ in frame.exits:
             merge = exit_.inputs[0].node.inputs[0].node
-            self._say(frame.merges.index(merge))
+            self._append(frame.merges.index(merge))
             self._give(exit_)
 
     def _block(self, block: Block) -> None:
         for step in block:
             if isinstance(step, Branch):
-                self._say("if", self._number(step.pred))
+                self._append("if", self._number(step.pred))
                 for side in step.sides:
                     self._block(side)
-                    self._say("end")
+                    self._append("end")
             elif isinstance(step, Loop):
-                self._say("loop")
+                self._append("loop")
                 self._inner(step)
             else:
                 input_numbers = [self._number(source) for source in step.inputs]

@@ -43,14 +43,14 @@ class EnclosingGraph:
             return
         assert isinstance(body, FunctionGraph)
         self._graph = outer
-        self._further = EnclosingGraph(outer, self._xs, stops)
+        self._outer = EnclosingGraph(outer, self._xs, stops)
         self._sources = [x for x in self._xs if x.node.graph is outer]
-        self._sources += self._further.arguments
+        self._sources += self._outer.arguments
         captured = {arg: value for value, arg in body.captures.items() if is_trainable(value)}
         level = current_context(outer)
         path = Path(outer, level, list(captured.values()), self._sources, stops)
         self.arguments = {arg: value for arg, value in captured.items() if path.leads_to(value)}
-        self.reaches_out = self._further.reaches_out or any(
+        self.reaches_out = self._outer.reaches_out or any(
             [value.node.inputs for value in self.arguments.values()]
         )
 
@@ -62,7 +62,7 @@ class EnclosingGraph:
             if grad is not None:
                 out.receive(value, grad)
         out.back(list(out.received), self._sources, self._stops)
-        grads = self._further.back(out) if self._further.arguments else {}
+        grads = self._outer.back(out) if self._outer.arguments else {}
         for x in self._xs:
             grad = out.total(x)
             if grad is not None:

@@ -41,32 +41,32 @@ class Source(NamedTuple):
     """The origin of an input of a gradient function.
 
     Attributes:
-      what: "input" or "output" of the call; "grad", "values" or "indices" of an output's gradient;
+      kind: "input" or "output" of the call; "grad", "values" or "indices" of an output's gradient;
         or "captured".
-      place: the position among the inputs, outputs, gradients or captures.
+      position: the position among the inputs, outputs, gradients or captures.
       value: the captured value.
     """
 
-    what: str
+    kind: str
     position: int
     value: Output | None = None
 
     def of(self, op: Node, grads: Sequence[Grad | None], graph: Graph) -> Output:
         """Return the input, for one call."""
-        if self.what == "input":
+        if self.kind == "input":
             return op.inputs[self.position]
-        if self.what == "output":
+        if self.kind == "output":
             return op.outputs[self.position]
-        if self.what == "captured":
+        if self.kind == "captured":
             assert self.value is not None
             return graph.capture(self.value) if thread_stacks.tracing_depth() else self.value
         grad = grads[self.position]
-        if self.what == "grad":
+        if self.kind == "grad":
             dense = as_dense(grad)
             assert dense is not None
             return dense
         assert isinstance(grad, IndexedSlices)
-        return grad.values if self.what == "values" else grad.indices
+        return grad.values if self.kind == "values" else grad.indices
 
 
 class GradientFunction:

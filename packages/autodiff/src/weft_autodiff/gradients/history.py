@@ -32,7 +32,7 @@ class History:
 
     def __init__(self, loop: WhileContext, is_repeated: bool = False) -> None:
         self.loop = loop
-        self.again = is_repeated
+        self.is_repeated = is_repeated
         self._copies: dict[Output, Output] = {}
         self._stacks: dict[Output, Output] = {}
         self._pushes: list[Node] = []
@@ -71,7 +71,7 @@ class History:
                     node.attrs["value"], node.attrs["dtype"], name=_last_component(node.name)
                 )
         handle = self._make_stack(output)
-        if self.again:
+        if self.is_repeated:
             handle = self._copy(context, handle, output)
         with context.open():
             popped = pop(context, handle, output)

@@ -201,7 +201,7 @@ class BackwardLoop:
         for i, position in zip(self._active, variables, strict=True):
             self._walk.receive(initial_value(self.forward.merges[i]), results[position])
         for total in sums:
-            self._walk.receive(total.around, total.result(results))
+            self._walk.receive(total.output, total.result(results))
 
     # ------------------------------------------------------------------ sums and stacks
 
@@ -247,7 +247,7 @@ class _Sum:
     """
 
     def __init__(self, loop: BackwardLoop, output: Output, total: Grad) -> None:
-        self.around = output
+        self.output = output
         self._total = total
         self.following: list[Output] = []
         self._positions: list[int] = []
@@ -259,7 +259,7 @@ class _Sum:
 
     def _add(self, loop: BackwardLoop, total: Output) -> None:
         with loop.context.outside():
-            zeros = zeros_for(self.around)
+            zeros = zeros_for(self.output)
         dims = zeros.dims
         position = loop.variable(zeros, dims)
         self._positions = [position]
@@ -290,7 +290,7 @@ class _Sum:
                 _with_flow(array, results[position]).concat()
                 for array, position in zip(self._arrays, self._positions, strict=True)
             ]
-            return IndexedSlices(values, indices, shape_for(self.around))
+            return IndexedSlices(values, indices, shape_for(self.output))
         if self._positions:
             return results[self._positions[0]]
         with total.graph.control_dependencies([results[0].node]):

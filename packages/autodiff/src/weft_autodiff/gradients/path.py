@@ -30,7 +30,7 @@ class Path:
     ) -> None:
         self._level = level
         self._sources = set(sources)
-        self._inside: dict[Unit, list[Output]] = {}
+        self._inner_sources: dict[Unit, list[Output]] = {}
         self.stops = stops
         self._reached: set[Unit] = set()
         self._outputs: dict[Unit, dict[Output, None]] = {}
@@ -43,7 +43,7 @@ class Path:
             self._plain = True
             needed = self._needed_nodes(targets)
         for unit in needed:
-            if unit in self._inside or (not _is_barrier(unit) and self._uses_reached(unit)):
+            if unit in self._inner_sources or (not _is_barrier(unit) and self._uses_reached(unit)):
                 self._reached.add(unit)
                 self.units.append(unit)
         for unit in needed:
@@ -61,7 +61,7 @@ class Path:
 
     def sources_in(self, branch: CondContext) -> list[Output]:
         """Return the sources that are inside a branch."""
-        sources = self._inside.get(branch.conditional, ())
+        sources = self._inner_sources.get(branch.conditional, ())
         return [source for source in sources if is_inside(source, branch)]
 
     def meets(self, output: Output) -> bool:
@@ -90,7 +90,7 @@ class Path:
             context = context_of(source)
             while context is not None and context is not self._level:
                 if isinstance(context, CondContext):
-                    self._inside.setdefault(context.conditional, []).append(source)
+                    self._inner_sources.setdefault(context.conditional, []).append(source)
                 context = context.outer
 
     def _needed_nodes(self, targets: Sequence[Output]) -> Sequence[Unit]:

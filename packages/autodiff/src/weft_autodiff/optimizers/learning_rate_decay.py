@@ -187,8 +187,8 @@ def cosine_decay_restarts(
             )
         else:
             restarts, progress = s.select_schedule(progress, s.of(t_mul))
-        height = out("Pow", [s.of(m_mul), restarts])
-        return s.finish(s.lift_from_alpha(height * s.cosine(progress), alpha))
+        amplitude = out("Pow", [s.of(m_mul), restarts])
+        return s.finish(s.lift_from_alpha(amplitude * s.cosine(progress), alpha))
 
 
 def linear_cosine_decay(

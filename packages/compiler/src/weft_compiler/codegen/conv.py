@@ -103,7 +103,7 @@ def _tiles_per_gather(windows: Windows, size: int) -> int:
 def module_text(dtype: DType, target: Target) -> str:
     """Return the LLVM module that defines the convolution routines."""
     s = shape_of(dtype, target)
-    gather = Gather(s.scalar, lanes_of(s.lanes), beyond=s.lanes <= _PAD)
+    gather = Gather(s.scalar, lanes_of(s.lanes), may_overrun=s.lanes <= _PAD)
     transpose_text = [transpose.text(dtype, s.lanes), _Transpose(s).text()]
     routines = [_Forward(s).text(), _ByFilter(s).text(), *transpose_text]
     fewer = [*winograd.texts(s), *winograd_gradient.texts(s)]

@@ -64,10 +64,10 @@ class Gather:
     numbers: tuple[str, ...] = (*WINDOWS, *GATHERED)
 
     def __init__(
-        self, scalar: str, lanes: tuple[int, ...], source: str = "", beyond: bool = False
+        self, scalar: str, lanes: tuple[int, ...], source: str = "", may_overrun: bool = False
     ) -> None:
         self.scalar, self.source, self.lanes = scalar, source or scalar, lanes
-        self.beyond = beyond
+        self.may_overrun = may_overrun
         self.w = Loops()
 
     def text(self) -> str:
@@ -147,7 +147,7 @@ class Gather:
         w, source_type = self.w, self.source
         (dy, dx, position_in_run), (image, line) = moved, stride
         window_range = (
-            self._columns_within(dx, position_in_run, size, line) if self.beyond else None
+            self._columns_within(dx, position_in_run, size, line) if self.may_overrun else None
         )
         begin, head, body, end = w.block, w.label(), w.label(), w.label()
         last_row = w.put("add nsw i64 %row, %rows")

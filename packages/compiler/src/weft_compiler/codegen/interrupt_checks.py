@@ -74,7 +74,7 @@ def work_of(body: Body) -> WorkEstimate:
     )
     return WorkEstimate(
         estimate_statements(body),
-        not iterates and not any(isinstance(each, If) for each in statements),
+        not iterates and not any(isinstance(statement, If) for statement in statements),
     )
 
 

@@ -131,7 +131,7 @@ class Kernel:
 
     def _alias_scopes(self) -> dict[str, str]:
         """Return the alias metadata of arena buffers that are live at the same time."""
-        arena = {n: p for n, p in self.plan.places.items() if p.where != "stack" and p.rivals}
+        arena = {n: p for n, p in self.plan.places.items() if p.region != "stack" and p.rivals}
         if not arena:
             return {}
         domain = self.metadata.add_self_reference("")
@@ -165,7 +165,9 @@ class Function:
         # By buffer, the number of these loops that it outlives.
         self.num_outlived: dict[str, int] = {}
         self.arena, self.interrupt = "%arena", "%interrupt"
-        self.since = ""  # a slot: the approximate number of statements since the last poll
+        self.statements_slot = (
+            ""  # a slot: the approximate number of statements since the last poll
+        )
 
     def finish(self, name: str, parameters: str) -> None:
         """End the function and give it a name and parameters."""
@@ -414,12 +416,12 @@ class Function:
     def _allocate(self, buffer: Buffer) -> None:
         address = self.kernel.plan.places[buffer.name]
         self.num_outlived[buffer.name] = len(self.groups)
-        if address.where == "stack":
+        if address.region == "stack":
             kind = f"[{max(1, buffer.bytes)} x i8]"
             self.pointers[buffer.name] = self.slot(kind, ", align 64")
             return
         offset = str(address.offset)
-        if address.where == "thread":
+        if address.region == "thread":
             own_base = self.w.put(f"mul i64 %thread, {self.kernel.plan.thread}")
             offset = self.w.put(f"add i64 {own_base}, {address.offset + self.kernel.plan.shared}")
         self.pointers[buffer.name] = self.w.put(f"getelementptr i8, ptr {self.arena}, i64 {offset}")
@@ -439,16 +441,18 @@ class Function:
     def _poll_at_times(self, statements: int) -> None:
         """Add to the statement count, and poll when it reaches `interrupt_checks.LONG`."""
         w = self.w
-        if not self.since:
-            self.since = "%statements"
-            self.slots.append(f"  {self.since} = alloca i64\n  store i64 0, ptr {self.since}")
-        noted = w.put(f"add i64 {w.put(f'load i64, ptr {self.since}')}, {statements}")
+        if not self.statements_slot:
+            self.statements_slot = "%statements"
+            self.slots.append(
+                f"  {self.statements_slot} = alloca i64\n  store i64 0, ptr {self.statements_slot}"
+            )
+        noted = w.put(f"add i64 {w.put(f'load i64, ptr {self.statements_slot}')}, {statements}")
         looking, going_on = w.label(), w.label()
-        w.do(f"store i64 {noted}, ptr {self.since}")
+        w.do(f"store i64 {noted}, ptr {self.statements_slot}")
         w.branch(w.put(f"icmp ult i64 {noted}, {interrupt_checks.LONG}"), going_on, looking)
         w.begin(looking)
         self._poll()
-        w.do(f"store i64 0, ptr {self.since}")
+        w.do(f"store i64 0, ptr {self.statements_slot}")
         w.go(going_on)
         w.begin(going_on)
 

@@ -38,13 +38,13 @@ class Allocation:
     """The location of a buffer.
 
     Attributes:
-      where: "stack", or the part of the arena, "shared" or "thread".
+      region: "stack", or the part of the arena, "shared" or "thread".
       offset: its distance from the start of that part, in bytes.
       rivals: buffers in the same part whose live ranges overlap with its own.
     """
 
     buffer: Buffer
-    where: str
+    region: str
     first: int
     last: int
     offset: int = 0
@@ -78,16 +78,16 @@ def plan_memory(program: Program, workspace: int = 0) -> Plan:
     allocations = list(_Numbering(program).places(program.body, False, False))
     on_stack = 0
     for allocation in allocations:
-        if allocation.where == "stack":
+        if allocation.region == "stack":
             on_stack += round_up(allocation.buffer.bytes)
             if on_stack > _STACK:
-                allocation.where = "thread"
+                allocation.region = "thread"
     sizes = {
-        part: arrange([p for p in allocations if p.where == part]) for part in ("shared", "thread")
+        part: arrange([p for p in allocations if p.region == part]) for part in ("shared", "thread")
     }
     workspace = round_up(workspace)
     for allocation in allocations:
-        allocation.offset += workspace if allocation.where == "thread" else 0
+        allocation.offset += workspace if allocation.region == "thread" else 0
     named = {allocation.buffer.name: allocation for allocation in allocations}
     return Plan(named, sizes["shared"], sizes["thread"] + workspace)
 

@@ -42,7 +42,7 @@ def text(dtype: DType, sizes: Sizes, target: Target) -> str:
 
 class _Product:
     def __init__(self, dtype: DType, sizes: Sizes, target: Target) -> None:
-        self.dtype, self.of, self.w = dtype, sizes, Loops()
+        self.dtype, self.params, self.w = dtype, sizes, Loops()
         self.scalar = "double" if dtype is dtypes.float64 else "float"
         self.lanes = target.vector_bytes // dtype.size
         self.sums = _SUMS[target.vector_bytes]
@@ -52,15 +52,15 @@ class _Product:
 
     def text(self) -> str:
         """Return the LLVM function."""
-        if self.of["b_column"] != 1 and self.of["n"] > 1:
+        if self.params["b_column"] != 1 and self.params["n"] > 1:
             self._transpose_operand()
         first = 0
-        for chunks in _tiles_of(self.of["n"], self.lanes):
+        for chunks in _tiles_of(self.params["n"], self.lanes):
             self._emit_columns(first, chunks)
             first += sum(chunks)
         self.w.do("ret void")
         lines = "\n".join(self.w.lines)
-        head = f"define internal void @{symbol(self.dtype, self.of)}"
+        head = f"define internal void @{symbol(self.dtype, self.params)}"
         views = "ptr noalias %a, ptr noalias %b, ptr noalias %c"
         return f"{head}({views}) #0 {{\nentry:\n{lines}\n}}\n"
 
@@ -72,12 +72,12 @@ class _Product:
 
     def _transpose_operand(self) -> None:
         """Copy b to the stack with contiguous rows: squares are transposed in registers."""
-        w, n, k = self.w, self.of["n"], self.of["k"]
+        w, n, k = self.w, self.params["n"], self.params["k"]
         own_base = w.put(f"alloca [{n * k} x {self.scalar}], align 64")
         size = self.lanes
         while size > min(n, k):
             size //= 2
-        dense = self.of["b_row"] == 1 and size > 1
+        dense = self.params["b_row"] == 1 and size > 1
         columns, rows = (n - n % size, k - k % size) if dense else (0, 0)
         if dense:
             with w.iterate(str(rows), size) as p:
@@ -87,9 +87,9 @@ class _Product:
             if low < high and first < n:
                 with w.iterate(str(high), low=str(low)) as p:
                     for j in range(first, n):
-                        source = w.put(f"mul nsw i64 {p}, {self.of['b_row']}")
+                        source = w.put(f"mul nsw i64 {p}, {self.params['b_row']}")
                         x = self._load(
-                            self.scalar, self._address("%b", j * self.of["b_column"], source)
+                            self.scalar, self._address("%b", j * self.params["b_column"], source)
                         )
                         address = self._address(own_base, j, w.put(f"mul nsw i64 {p}, {n}"))
                         w.do(f"store {self.scalar} {x}, ptr {address}, align {self.dtype.size}")
@@ -99,17 +99,17 @@ class _Product:
         """Transpose a square block of b."""
         w, kind = self.w, self._kind(size)
         rows = [
-            self._load(kind, self._address("%b", (j + index) * self.of["b_column"], p))
+            self._load(kind, self._address("%b", (j + index) * self.params["b_column"], p))
             for index in range(size)
         ]
         for index, row in enumerate(transpose_in_registers(w, kind, rows)):
-            offset = w.put(f"mul nsw i64 {w.put(f'add nsw i64 {p}, {index}')}, {self.of['n']}")
+            offset = w.put(f"mul nsw i64 {w.put(f'add nsw i64 {p}, {index}')}, {self.params['n']}")
             address = self._address(scratch, j, offset)
             w.do(f"store {kind} {row}, ptr {address}, align {self.dtype.size}")
 
     def _emit_columns(self, first: int, chunks: Sequence[int]) -> None:
         """Emit all rows of some columns, which are split into chunks of at most a register."""
-        m = self.of["m"]
+        m = self.params["m"]
         maximum = max(1, self.sums // len(chunks))
         count = -(-m // maximum)
         position = 0
@@ -119,7 +119,7 @@ class _Product:
             position += rows
 
     def _tile(self, i: int, rows: int, j: int, chunks: Sequence[int]) -> None:
-        k = self.of["k"]
+        k = self.params["k"]
         sums = ["zeroinitializer" if size > 1 else "0.0" for _ in range(rows) for size in chunks]
         is_full = k - k % self.steps if k > _AT_ONCE else 0
         if is_full:
@@ -129,7 +129,7 @@ class _Product:
         w, place = self.w, iter(sums)
         for row in range(rows):
             for start, size in _starts(j, chunks):
-                address = self._address("%c", (i + row) * self.of["c_row"] + start)
+                address = self._address("%c", (i + row) * self.params["c_row"] + start)
                 value = next(place)
                 w.do(f"store {self._kind(size)} {value}, ptr {address}, align {self.dtype.size}")
 
@@ -163,7 +163,7 @@ class _Product:
         self, p: str, i: int, rows: int, j: int, chunks: Sequence[int], sums: Sequence[str]
     ) -> list[str]:
         """Add a row of b, multiplied by an element of each row of a, to the sums."""
-        w, params = self.w, self.of
+        w, params = self.w, self.params
         row_offset = w.put(f"mul nsw i64 {p}, {self.b_row}")
         b = [
             self._load(self._kind(size), self._address(self.b, start, row_offset))

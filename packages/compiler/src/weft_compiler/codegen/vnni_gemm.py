@@ -91,7 +91,7 @@ class GroupGather(Gather):
 
     def __init__(self, s: GroupShape, source: str, widest: int) -> None:
         lanes = (widest, *[short for short in SHORT if short < widest])
-        super().__init__(s.copied, lanes, source, beyond=widest * s.size <= PAD)
+        super().__init__(s.copied, lanes, source, may_overrun=widest * s.size <= PAD)
 
 
 class Driver:

@@ -41,7 +41,7 @@ class GroupKernel(TileKernel):
     ) -> None:
         super().__init__(s, element, *sizes)
         self.sums = self.vectors * parts
-        self.group, (self.copied, self.apart) = group, copied
+        self.group, (self.copied, self.row_stride) = group, copied
 
     @abstractmethod
     def columns_of(self, start: str, v: int) -> list[str]:
@@ -68,7 +68,9 @@ class GroupKernel(TileKernel):
         b = [self.columns_of(start, v) for v in range(self.sums)]
         address = w.offset_address("%a", self.copied, w.put(f"mul nsw i64 {p}, {self.group}"))
         new = [
-            self.row_of(w.offset_address(address, self.copied, str(i * self.apart)), b, totals[i])
+            self.row_of(
+                w.offset_address(address, self.copied, str(i * self.row_stride)), b, totals[i]
+            )
             for i in tile
         ]
         following = w.put(f"add nsw i64 {p}, 1")

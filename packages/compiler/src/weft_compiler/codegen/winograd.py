@@ -84,7 +84,7 @@ def dispatch_by_taps(s: Shape, routines: Sequence[ForTaps]) -> list[str]:
         lines = "\n".join(routine.w.lines)
         head = f"define internal void {routine_symbol}({parameters}) {_ALIGNED} #0"
         texts.append(f"{head} {{\nentry:\n{lines}\n  ret void\n}}\n")
-        with w.emit_if(w.put(f"icmp eq i64 %{first.asked}, {routine.taps}")):
+        with w.emit_if(w.put(f"icmp eq i64 %{first.taps_parameter}, {routine.taps}")):
             w.do(f"call void {routine_symbol}({arguments})")
     lines = "\n".join(w.lines)
     return [*texts, f"define void @{name}({parameters}) #0 {{\nentry:\n{lines}\n  ret void\n}}\n"]
@@ -220,13 +220,13 @@ class ForTaps:
     Attributes:
       name: the name of the routine.
       views, numbers: the names of its parameters.
-      asked: the parameter that has the number of taps.
+      taps_parameter: the parameter that has the number of taps.
     """
 
     name: ClassVar[str]
     views: ClassVar[tuple[str, ...]]
     numbers: ClassVar[tuple[str, ...]]
-    asked: ClassVar[str] = "taps_y"
+    taps_parameter: ClassVar[str] = "taps_y"
 
     def __init__(self, s: Shape, taps: int) -> None:
         self.s, self.taps, self.w = s, taps, Loops()
@@ -244,7 +244,7 @@ class TiledRoutine(ForTaps):
       tile: number of results of a tile along an axis.
       panel: columns of a panel.
       tall, wide, each: tiles of an image: rows, columns, and their product.
-      most: the maximal number of tiles of a block.
+      max_tiles: the maximal number of tiles of a block.
       bad: the address of a register that is NaN once a result is not finite.
     """
 
@@ -268,7 +268,7 @@ class TiledRoutine(ForTaps):
         blocks = w.put(f"call i64 @llvm.smax.i64(i64 {blocks}, i64 1)")
         # Tiles are divided evenly among blocks; a short last block would reuse the filters less.
         rounded = w.put(f"sub i64 {w.put(f'add i64 {count}, {blocks}')}, 1")
-        self.most = self.round_up_tiles(w.put(f"udiv i64 {rounded}, {blocks}"))
+        self.max_tiles = self.round_up_tiles(w.put(f"udiv i64 {rounded}, {blocks}"))
         return count
 
     def round_up_tiles(self, count: str) -> str:
@@ -377,8 +377,8 @@ class _Winograd(TiledRoutine):
         w = self.w
         count = self.begin(TILES)
         self._split_workspace()
-        with w.iterate(count, self.most) as first:
-            num_columns = w.emit_min(w.put(f"sub i64 {count}, {first}"), self.most)
+        with w.iterate(count, self.max_tiles) as first:
+            num_columns = w.emit_min(w.put(f"sub i64 {count}, {first}"), self.max_tiles)
             self._transform_inputs(first, num_columns)
             with w.iterate("%depth", self.panel) as j:
                 columns = w.emit_min(w.put(f"sub i64 %depth, {j}"), str(self.panel))
@@ -415,14 +415,14 @@ class _Winograd(TiledRoutine):
         """Return the addresses of the parts of the workspace, and their strides."""
         w, s = self.w, self.s
         self.zeros("%channels")
-        self.own = w.offset_address("%workspace", s.scalar, "%channels")
+        self.scratch = w.offset_address("%workspace", s.scalar, "%channels")
         depths = w.put(f"udiv i64 {w.put(f'add i64 %channels, {s.depth - 1}')}, {s.depth}")
-        self.point = self.point_stride(w.put(f"mul nsw i64 {self.most}, {s.row}"))
+        self.point = self.point_stride(w.put(f"mul nsw i64 {self.max_tiles}, {s.row}"))
         self.block = w.put(f"mul nsw i64 {self.point}, {SQUARE}")
-        self.sums_point = self.point_stride(w.put(f"mul nsw i64 {self.most}, {self.panel}"))
-        self.given = w.offset_address(self.own, s.scalar, str(self.tile**2 * self.panel))
+        self.sums_point = self.point_stride(w.put(f"mul nsw i64 {self.max_tiles}, {self.panel}"))
+        self.transformed = w.offset_address(self.scratch, s.scalar, str(self.tile**2 * self.panel))
         full_count = w.put(f"mul nsw i64 {self.block}, {depths}")
-        self.sums = w.offset_address(self.given, s.scalar, full_count)
+        self.sums = w.offset_address(self.transformed, s.scalar, full_count)
 
     def _transform_inputs(self, first: str, num_columns: str) -> None:
         """Transform the elements of tiles."""
@@ -430,7 +430,9 @@ class _Winograd(TiledRoutine):
         top = w.put(f"udiv i64 %row, {self.tile}")
         with w.iterate(num_columns) as t:
             patch = self.patch(w.put(f"add nsw i64 {first}, {t}"), POINTS, "%x", top)
-            target = w.offset_address(self.given, s.scalar, w.put(f"mul nsw i64 {t}, {s.row}"))
+            target = w.offset_address(
+                self.transformed, s.scalar, w.put(f"mul nsw i64 {t}, {s.row}")
+            )
             with w.iterate("%channels", s.lanes) as c:
                 square = v.square(self.load_channels(patch, c), v.inputs)
                 offset = w.put(f"udiv i64 {c}, {s.depth}")
@@ -449,7 +451,7 @@ class _Winograd(TiledRoutine):
             row = w.put(f"add nsw i64 {row}, {w.put(f'mul nsw i64 {point}, {self.panel}')}")
             panel = w.offset_address("%u", s.scalar, w.put(f"mul nsw i64 {row}, %channels"))
             address = w.offset_address(
-                self.given, s.scalar, w.put(f"mul nsw i64 {point}, {self.point}")
+                self.transformed, s.scalar, w.put(f"mul nsw i64 {point}, {self.point}")
             )
             sums = w.offset_address(
                 self.sums, s.scalar, w.put(f"mul nsw i64 {point}, {self.sums_point}")
@@ -495,7 +497,7 @@ class _Winograd(TiledRoutine):
             )
             # A tile at the edge is stored to scratch memory as a whole, from which the existing
             # results are copied.
-            target = w.select(is_full, "ptr", own_base, self.own)
+            target = w.select(is_full, "ptr", own_base, self.scratch)
             down = w.select(is_full, "i64", line, str(self.tile * self.panel))
             right = w.select(is_full, "i64", "%depth", str(self.panel))
             sums = w.offset_address(self.sums, s.scalar, w.put(f"mul nsw i64 {t}, {self.panel}"))
@@ -516,7 +518,7 @@ class _Winograd(TiledRoutine):
                 self.note(bad)
             with w.emit_if(w.put(f"xor i1 {is_full}, true")), w.iterate(high) as at_row:
                 source = w.offset_address(
-                    self.own, s.scalar, w.put(f"mul nsw i64 {at_row}, {down}")
+                    self.scratch, s.scalar, w.put(f"mul nsw i64 {at_row}, {down}")
                 )
                 row_offset = w.offset_address(
                     own_base, s.scalar, w.put(f"mul nsw i64 {at_row}, {line}")
@@ -532,7 +534,7 @@ class _Filters(ForTaps):
     name = "winograd_filters"
     views = ("w", "u")
     numbers = ("panels", "channels", "taps")
-    asked = "taps"
+    taps_parameter = "taps"
 
     def write(self) -> None:
         w, s, v = self.w, self.s, self.v

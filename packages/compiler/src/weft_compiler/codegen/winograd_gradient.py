@@ -61,8 +61,8 @@ class _Gradient(TiledRoutine):
         w = self.w
         count = self.begin(_TILES)
         self._split_workspace()
-        with w.iterate(count, self.most) as first:
-            num_columns = w.emit_min(w.put(f"sub i64 {count}, {first}"), self.most)
+        with w.iterate(count, self.max_tiles) as first:
+            num_columns = w.emit_min(w.put(f"sub i64 {count}, {first}"), self.max_tiles)
             self._transform_inputs(first, num_columns)
             self._transform_gradients(first, num_columns)
             self._multiply_points(num_columns, w.put(f"icmp sgt i64 {first}, 0"))
@@ -83,12 +83,14 @@ class _Gradient(TiledRoutine):
         self.columns = w.put(f"mul nsw i64 {panels}, {self.panel}")
         larger = w.put(f"call i64 @llvm.smax.i64(i64 %channels, i64 {self.columns})")
         self.zeros(larger)
-        self.given = w.offset_address("%workspace", s.scalar, larger)
+        self.transformed_x = w.offset_address("%workspace", s.scalar, larger)
         channels = w.put("sub i64 %until, %from")
-        self.point = self.point_stride(w.put(f"mul nsw i64 {self.most}, {channels}"))
+        self.point = self.point_stride(w.put(f"mul nsw i64 {self.max_tiles}, {channels}"))
         block = w.put(f"mul nsw i64 {self.point}, {SQUARE}")
-        self.turned = w.offset_address(self.given, s.scalar, block)
-        self.turned_point = self.point_stride(w.put(f"mul nsw i64 {self.most}, {self.columns}"))
+        self.transformed_gradient = w.offset_address(self.transformed_x, s.scalar, block)
+        self.turned_point = self.point_stride(
+            w.put(f"mul nsw i64 {self.max_tiles}, {self.columns}")
+        )
         self.sums_point = w.put(f"mul nsw i64 %channels, {self.columns}")
 
     def _transform_inputs(self, first: str, num_columns: str) -> None:
@@ -99,7 +101,7 @@ class _Gradient(TiledRoutine):
             with w.iterate("%until", s.lanes, low="%from") as c:
                 square = v.square(self.load_channels(patch, c), v.inputs)
                 own_base = w.put(f"sub i64 {c}, %from")
-                position = self._panel_address(self.given, own_base, t, self.line)
+                position = self._panel_address(self.transformed_x, own_base, t, self.line)
                 self.store(square, position, self.point)
 
     def _transform_gradients(self, first: str, num_columns: str) -> None:
@@ -109,13 +111,13 @@ class _Gradient(TiledRoutine):
             patch = self.patch(w.put(f"add nsw i64 {first}, {t}"), self.tile, "%g")
             with w.iterate("%depth", s.lanes) as c:
                 square = v.square(self.load_channels(patch, c), v.gradients)
-                position = self._panel_address(self.turned, c, t, self.panel)
+                position = self._panel_address(self.transformed_gradient, c, t, self.panel)
                 self.store(square, position, self.turned_point)
 
     def _panel_address(self, start: str, column: str, tile: str, columns: int) -> str:
         """Return the address of a column of a tile, in panels of `columns`."""
         w = self.w
-        panel = w.put(f"mul nsw i64 {w.put(f'and i64 {column}, {-columns}')}, {self.most}")
+        panel = w.put(f"mul nsw i64 {w.put(f'and i64 {column}, {-columns}')}, {self.max_tiles}")
         row = w.put(f"mul nsw i64 {tile}, {columns}")
         return w.offset_address(
             start, self.s.scalar, panel, row, w.put(f"and i64 {column}, {columns - 1}")
@@ -127,10 +129,12 @@ class _Gradient(TiledRoutine):
         kernel = TransposedKernel(s)
         with w.iterate(str(SQUARE)) as point:
             address = w.offset_address(
-                self.given, s.scalar, w.put(f"mul nsw i64 {point}, {self.point}")
+                self.transformed_x, s.scalar, w.put(f"mul nsw i64 {point}, {self.point}")
             )
             transposed = w.offset_address(
-                self.turned, s.scalar, w.put(f"mul nsw i64 {point}, {self.turned_point}")
+                self.transformed_gradient,
+                s.scalar,
+                w.put(f"mul nsw i64 {point}, {self.turned_point}"),
             )
             sums = w.offset_address(
                 "%m", s.scalar, w.put(f"mul nsw i64 {point}, {self.sums_point}")

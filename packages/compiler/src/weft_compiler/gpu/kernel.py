@@ -77,7 +77,7 @@ class LaunchFunction(Function):
         self.name = f"weft_{number}"
         self.buffers = sorted(_touched_buffers(launch.body) & self.pointers.keys())
         self._bound: set[int] = set()
-        self._together = launch.way is LaunchKind.ROWS
+        self._by_rows = launch.way is LaunchKind.ROWS
         self._shared = {id(chain[0]): chain for chain in launch.shared}
         self._leave = ""
         self._read: set[str] = set()
@@ -171,7 +171,7 @@ class LaunchFunction(Function):
         position = w.put(f"load i64, ptr {slot}")
         w.branch(w.put(f"icmp slt i64 {position}, {count}"), body, end)
         w.begin(body)
-        self._leave, saved_label = following if not self._together else "", self._leave
+        self._leave, saved_label = following if not self._by_rows else "", self._leave
         yield position
         self._leave = saved_label
         w.go(following)
@@ -195,13 +195,13 @@ class LaunchFunction(Function):
 
     def emit_loop(self, loop: For) -> None:
         """Emit a loop; if its iterations are already distributed, emit only its body."""
-        chain = self._shared.get(id(loop)) if self._together else None
+        chain = self._shared.get(id(loop)) if self._by_rows else None
         if id(loop) in self._bound:
             self.body(loop.body)
         elif chain is not None:
             self._share_iterations(chain)
         else:
-            if self._together:
+            if self._by_rows:
                 self._barrier()
             high = self.value(loop.extent)
             effects_before = self._read | self._written
@@ -210,20 +210,20 @@ class LaunchFunction(Function):
 
     def _note(self, touched_names: set[str]) -> None:
         """Record buffers that may have been accessed since the last barrier on some path."""
-        if self._together:
+        if self._by_rows:
             self._read |= touched_names
             self._written |= touched_names
 
     def body(self, body: Body) -> None:
         """Emit statements in order."""
         for statement in body:
-            if self._together:
+            if self._by_rows:
                 self._wait_for(statement)
             self._statement(statement)
 
     def loop(self, loop: For, low: str, high: str) -> None:
         """Emit the iterations of a loop, by each thread or by all threads of a block together."""
-        if self._together and any(
+        if self._by_rows and any(
             isinstance(statement, For | Store) for statement in walk(loop.body)
         ):
             inner = loop.body
@@ -237,13 +237,13 @@ class LaunchFunction(Function):
             super()._statement(statement)
 
     def _while(self, loop: While) -> None:
-        if self._together:
+        if self._by_rows:
             loop = While(loop.condition, (_Barrier(), *loop.body))
         super()._while(loop)
 
     def _if(self, statement: If) -> None:
         super()._if(statement)
-        if self._together:
+        if self._by_rows:
             self._note(_touched_buffers((statement,)))
 
     def _poll(self) -> None:
@@ -291,11 +291,11 @@ class LaunchFunction(Function):
         count = 1
         for loop in chain:
             count *= static_extent(loop) or 0
-        self._together = False
+        self._by_rows = False
         with self._strided_loop(first, str(self.launch.threads), count) as iteration:
             self._bind(chain, iteration, "i64")
             self.emit_loop(chain[0])
-        self._together = True
+        self._by_rows = True
         for name, combine in combined.items():
             slot, dtype = self.variables[name]
             part = self.w.put(f"load {register_type(dtype)}, ptr {slot}")
@@ -370,7 +370,7 @@ class LaunchFunction(Function):
     # ---------------------------------------------------------------------------- memory
 
     def _store(self, store: Store) -> None:
-        if not self._together:
+        if not self._by_rows:
             if store.buffer in self.launch.atomic:
                 self._store_at_once(store)
             else:
@@ -398,7 +398,7 @@ class LaunchFunction(Function):
 
     def _allocate(self, buffer: Buffer) -> None:
         size = max(1, buffer.bytes)
-        if not self._together:
+        if not self._by_rows:
             self._thread_bytes += size
             if self._thread_bytes > _THREAD_BYTES:
                 raise errors.UnimplementedError(

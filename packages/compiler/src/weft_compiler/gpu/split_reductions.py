@@ -152,38 +152,38 @@ class _Total:
 
 @dataclass(frozen=True, slots=True)
 class _ReductionNest:
-    """The reductions in a nest, one for each iteration of the loops in `kept`.
+    """The reductions in a nest, one for each iteration of the loops in `outer_loops`.
 
     Attributes:
       totals: the targets.
-      kept: the loops whose iterations have their own totals.
+      outer_loops: the loops whose iterations have their own totals.
       summed: the reduced loops, with constant trip counts.
       body: the body of the innermost reduced loop.
       parts: the approximate number of parts of each total.
-      around: if the totals are variables, the statements before and after the reduced loops.
+      surrounding: if the totals are variables, the statements before and after the reduced loops.
     """
 
     totals: tuple[_Total, ...]
-    kept: PerfectNest
+    outer_loops: PerfectNest
     summed: PerfectNest
     body: Body
     parts: int
-    around: tuple[Body, Body] | None = None
+    surrounding: tuple[Body, Body] | None = None
 
     def cut(self, names: Names) -> tuple[Body, Body]:
         """Return buffers for the partial results, and the statements that replace the nest."""
         blocks, inner, body = self._split_loops(names)
-        indices = tuple([Variable(INDEX, loop.variable) for loop in (*blocks, *self.kept)])
-        shape = tuple([static_extent(loop) or 0 for loop in (*blocks, *self.kept)])
+        indices = tuple([Variable(INDEX, loop.variable) for loop in (*blocks, *self.outer_loops)])
+        shape = tuple([static_extent(loop) or 0 for loop in (*blocks, *self.outer_loops)])
         partial_names = {total.name: names.new(f"{total.name}_own") for total in self.totals}
         begin = [Var(partial_names[total.name], total.neutral) for total in self.totals]
         partial_body = (
             *begin,
             *wrap_in_loops(inner, _Accumulation(partial_names).rewrite_body(body)),
         )
-        if not blocks and self.around is None:
+        if not blocks and self.surrounding is None:
             ends = [self._store_totals(total, partial_names[total.name]) for total in self.totals]
-            return (), wrap_in_loops(self.kept, (*partial_body, *ends))
+            return (), wrap_in_loops(self.outer_loops, (*partial_body, *ends))
         buffers = {
             total.name: Buffer(names.new(f"{total.name}_parts"), total.dtype, shape)
             for total in self.totals
@@ -194,7 +194,7 @@ class _ReductionNest:
             )
             for total in self.totals
         ]
-        first = wrap_in_loops((*blocks, *self.kept), (*partial_body, *ends))
+        first = wrap_in_loops((*blocks, *self.outer_loops), (*partial_body, *ends))
         loaded = {k: Load(total.dtype, total.name, indices) for k, total in buffers.items()}
         second = self._combining_loops(blocks, loaded, names)
         return tuple(map(Allocate, buffers.values())), (*first, *second)
@@ -203,10 +203,12 @@ class _ReductionNest:
         self, blocks: PerfectNest, parts: Mapping[str, Load], names: Names
     ) -> Body:
         """Return the loops that combine the partial results."""
-        if self.around is not None:
+        if self.surrounding is not None:
             steps = [Assign(total.name, parts[total.name], total.combine) for total in self.totals]
-            prologue, epilogue = self.around
-            return wrap_in_loops(self.kept, (*prologue, *wrap_in_loops(blocks, steps), *epilogue))
+            prologue, epilogue = self.surrounding
+            return wrap_in_loops(
+                self.outer_loops, (*prologue, *wrap_in_loops(blocks, steps), *epilogue)
+            )
         total_names = {total.name: names.new(f"{total.name}_whole") for total in self.totals}
         begin = [Var(total_names[total.name], total.neutral) for total in self.totals]
         steps = [
@@ -214,7 +216,7 @@ class _ReductionNest:
             for total in self.totals
         ]
         ends = [self._store_totals(total, total_names[total.name]) for total in self.totals]
-        return wrap_in_loops(self.kept, (*begin, *wrap_in_loops(blocks, steps), *ends))
+        return wrap_in_loops(self.outer_loops, (*begin, *wrap_in_loops(blocks, steps), *ends))
 
     def _split_loops(self, names: Names) -> tuple[PerfectNest, PerfectNest, Body]:
         """Return the loops over the parts, the loops within each part, and the body."""

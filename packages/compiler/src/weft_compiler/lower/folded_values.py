@@ -121,13 +121,13 @@ def _folded_nodes(request: AnyRequest) -> Sequence[Node]:
     folding = _Folding()
     if isinstance(request, RegionRequest):
         size_inputs = [request.inputs[position] for position in request.values]
-        folding.known.update(size_inputs)
+        folding.known_outputs.update(size_inputs)
         folding.sized.update(size_inputs)
     num_before = -1
     while (
-        len(folding.known) + len(folding.sized) > num_before
+        len(folding.known_outputs) + len(folding.sized) > num_before
     ):  # nodes of loops are in no fixed order
-        num_before = len(folding.known) + len(folding.sized)
+        num_before = len(folding.known_outputs) + len(folding.sized)
         for node in request.nodes:
             folding.add(node)
     nodes = [
@@ -144,12 +144,12 @@ class _Folding:
     """Outputs that lowering may evaluate.
 
     Attributes:
-      known: those whose value, or a part of it, may be known.
+      known_outputs: those whose value, or a part of it, may be known.
       sized: the ones that depend on sizes.
     """
 
     def __init__(self) -> None:
-        self.known: set[Output] = set()
+        self.known_outputs: set[Output] = set()
         self.sized: set[Output] = set()
 
     def add(self, node: Node) -> None:
@@ -162,7 +162,9 @@ class _Folding:
             return
         else:
             needs = node.inputs if rule.needs is None else [node.inputs[i] for i in rule.needs]
-        knowledge = [source.node.role is Role.CONSTANT or source in self.known for source in needs]
+        knowledge = [
+            source.node.role is Role.CONSTANT or source in self.known_outputs for source in needs
+        ]
         # Parts of a value can be unknown only if it consists of integers.
         is_partial = rule is not None and rule.partial and any(knowledge)
         if not all(
@@ -170,7 +172,7 @@ class _Folding:
             for source, is_known in zip(needs, knowledge, strict=True)
         ):
             return
-        self.known.update(node.outputs)
+        self.known_outputs.update(node.outputs)
         # Elements of an elementwise result depend on elements only, also if a shape makes it known.
         reads_sizes = rule is not None and rule.uses_shape and not node.op_def.traits.elementwise
         if reads_sizes or not self.sized.isdisjoint(needs):

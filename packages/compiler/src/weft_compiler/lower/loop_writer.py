@@ -52,14 +52,14 @@ class LoopInterface:
 
     Attributes:
       inputs: the inputs in the order of the program.
-      wanted: a flag for each variable, True if its final value is an output.
-      outputs: the outputs in the order of the program, which follow those of `wanted` variables.
+      is_output: a flag for each variable, True if its final value is an output.
+      outputs: the outputs in the order of the program, which follow those of `is_output` variables.
       copies: outputs that are initialized from an input, or with zeros.
       goes_on: True if the last output says whether the loop has more iterations to run.
     """
 
     inputs: Sequence[Value]
-    wanted: Sequence[bool]
+    is_output: Sequence[bool]
     outputs: Sequence[Value]
     copies: Sequence[tuple[Value, Value | None]]
     goes_on: bool
@@ -101,7 +101,7 @@ class _LoopWriter(NestWriter, Emitter):
         """Return the program of a loop."""
         name = self._unique(name)
         finals: list[Buffer] = []
-        for variable, expected in zip(loop_body.variables, outside.wanted, strict=True):
+        for variable, expected in zip(loop_body.variables, outside.is_output, strict=True):
             self._buffers[variable] = self._buffer(variable)
             if expected:
                 last = self._buffers[variable]
@@ -112,7 +112,7 @@ class _LoopWriter(NestWriter, Emitter):
             self._copy(value, first)
         goes_on = self._loop(loop_body, [buffer.name for buffer in finals])
         position = iter(finals)
-        for variable, requested in zip(loop_body.variables, outside.wanted, strict=True):
+        for variable, requested in zip(loop_body.variables, outside.is_output, strict=True):
             final = next(position) if requested else None
             if final is not None and not final.shape:
                 state_buffer = self._buffers[variable]

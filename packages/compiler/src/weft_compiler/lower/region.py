@@ -214,7 +214,7 @@ class PathConditions:
         self._branches = branches
         self._twins = outputs
         self._values = values
-        self._seen: set[Value] = set()
+        self._visited: set[Value] = set()
         self.paths: dict[Value, Path] = {}
 
     def of(self, member: Node) -> Path:
@@ -296,9 +296,9 @@ class PathConditions:
         waiting = list(values)
         while waiting:
             value = waiting.pop()
-            if value in self._seen or value.definition is None:
+            if value in self._visited or value.definition is None:
                 continue
-            self._seen.add(value)
+            self._visited.add(value)
             if path:
                 self.paths[value] = path
             facts = facts_of(value)

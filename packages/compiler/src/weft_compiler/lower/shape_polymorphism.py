@@ -95,9 +95,9 @@ class PolymorphicProgram:
     def __init__(
         self, lowered: Program, numbers: VaryingNumbers, lines: Sequence[LinearFunction], limit: int
     ) -> None:
-        self._rest = numbers.rest
+        self._fixed_text = numbers.rest
         self._lines = lines
-        self._most = limit
+        self._max_size = limit
         changing = [(position, line) for position, line in enumerate(lines) if line.slope]
         self.varying: Varying = (
             limit,
@@ -107,7 +107,7 @@ class PolymorphicProgram:
         filler = _NumberFiller(lines, size, limit)
         template = _map_numbers(canonical(lowered), filler)
         self._layouts = filler.layouts
-        self._least = filler.least
+        self._min_size = filler.least
         runtime_inputs = [
             operand for operand in lowered.inputs if operand.name not in lowered.constants
         ]
@@ -118,7 +118,7 @@ class PolymorphicProgram:
         sizes = Buffer("sizes", INDEX, ())
         limits = apply(
             "bit_and",
-            apply("greater_equal", size, index(self._least)),
+            apply("greater_equal", size, index(self._min_size)),
             apply("less_equal", size, index(limit)),
         )
         check = Check(limits, "the size does not match")
@@ -134,18 +134,18 @@ class PolymorphicProgram:
     @property
     def limits(self) -> tuple[int, int]:
         """The smallest and the largest size."""
-        return self._least, self._most
+        return self._min_size, self._max_size
 
     def size_of(self, numbers: VaryingNumbers) -> int | None:
         """Return the size for which this program equals a lowered one; None if there is none."""
-        if numbers.rest != self._rest or len(numbers.numbers) != len(self._lines):
+        if numbers.rest != self._fixed_text or len(numbers.numbers) != len(self._lines):
             return None
         result = next(
             int((value - line.offset) // line.slope)
             for value, line in zip(numbers.numbers, self._lines, strict=True)
             if line.slope
         )
-        fits = self._least <= result <= self._most and all(
+        fits = self._min_size <= result <= self._max_size and all(
             is_same(line.at(result), value)
             for value, line in zip(numbers.numbers, self._lines, strict=True)
         )
@@ -287,7 +287,7 @@ class _NumberFiller(_NumberVisitor):
     def __init__(self, lines: Sequence[LinearFunction], size: Expr, limit: int) -> None:
         self._next = iter(lines)
         self._size = size
-        self._most = limit
+        self._max_size = limit
         self.layouts: dict[str, Layout] = {}
         self.least = MIN_SIZE
 
@@ -323,7 +323,7 @@ class _NumberFiller(_NumberVisitor):
             raise _NotPolymorphic
         if line.slope:
             self.least = max(self.least, -((int(line.offset) - 1) // line.slope))
-        return int(line.at(self._most))
+        return int(line.at(self._max_size))
 
     def _number(self, line: LinearFunction) -> Expr:
         return plus(times(self._size, line.slope), int(line.offset))

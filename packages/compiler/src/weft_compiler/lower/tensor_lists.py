@@ -32,14 +32,14 @@ class TensorListLowering:
     """The lowering of a TensorArray or a stack to buffers of a program.
 
     Attributes:
-      kept: the operations on the TensorArray or stack.
+      storage: the operations on the TensorArray or stack.
       extent: its size and element shape.
       inputs, outputs: its inputs and outputs of the program, other than loop variables.
       copies: outputs that are initialized from an input, or with zeros.
     """
 
     def __init__(self, storage: LoopStorage, extent: Extent) -> None:
-        self.kept = storage
+        self.storage = storage
         self.extent = extent
         self.inputs: list[Value] = []
         self.outputs: list[Value] = []
@@ -74,7 +74,7 @@ class TensorListLowering:
 
     def _begin_stack(self, name: str) -> None:
         """Declare the memory of a stack: counts of handles and values, and ends of inner stacks."""
-        storage, extent = self.kept, self.extent
+        storage, extent = self.storage, self.extent
         self._counts = [Value(f"{name}_count", INDEX, ()) for _ in storage.nodes]
         self._ends = [Value(f"{name}_ends", INDEX, (size,)) for size in extent.above]
         if storage.use is Use.PUSH:
@@ -89,7 +89,7 @@ class TensorListLowering:
 
         Raises: Unsupported: nothing is written.
         """
-        require(self._data is not None, f"{self.kept.nodes[0].name} has no known element shape")
+        require(self._data is not None, f"{self.storage.nodes[0].name} has no known element shape")
 
     def done(
         self, node: Node, operands: Sequence[Value], path: Path, loop_body: LoopBody
@@ -101,7 +101,7 @@ class TensorListLowering:
         Args:
           operands: its inputs without the handle.
         """
-        use = self.kept.use
+        use = self.storage.use
         if use is Use.READ:
             return [self._read(node, operands[0], path, loop_body)]
         if use is Use.WRITE:
@@ -121,7 +121,7 @@ class TensorListLowering:
         """Declare the buffer of the elements."""
         if self._data is None:
             self._data = Value(name, element.dtype, (self.extent.shape[0], *element.shape))
-            if self.kept.use is Use.PUSH:
+            if self.storage.use is Use.PUSH:
                 outer_counts = [
                     v for pair in zip(self._ends, self._counts, strict=False) for v in pair
                 ]

@@ -70,25 +70,25 @@ def lower_loop(
 
 class _Lowering:
     def __init__(self, loop: WholeLoop, shapes: Sequence[Shape], extents: Sequence[Extent]) -> None:
-        self._whole = loop
+        self._loop_region = loop
         self._shapes = shapes
         self._graph = Graph()
         self._twins: dict[Output, Output] = {}
         self._values: dict[Output, Value] = {}
-        self._seen: set[Value] = set()
+        self._visited: set[Value] = set()
         self._keepers = [
             TensorListLowering(tensor_list, extent)
             for tensor_list, extent in zip(loop.kept, extents, strict=True)
         ]
-        self._keeper = {node: keeper for keeper in self._keepers for node in keeper.kept.nodes}
+        self._keeper = {node: keeper for keeper in self._keepers for node in keeper.storage.nodes}
         self._streams = Value("streams", dtypes.uint64, (len(loop.rng_nodes), STATE))
-        self._drew = Value("drew", dtypes.uint8, (len(loop.rng_nodes),))
+        self._drawn_flags = Value("drew", dtypes.uint8, (len(loop.rng_nodes),))
         self._rows = {node: row for row, node in enumerate(loop.rng_nodes)}
         self._counts: list[Value] = []
-        self._held: set[Value] = set()
+        self._held_variables: set[Value] = set()
 
     def program(self, name: str, final: bool) -> Program:
-        loop = self._whole
+        loop = self._loop_region
         inputs: list[Value] = []
         brought: dict[Node, Value] = {}
         variables = loop.enters[: len(loop.variables)] if final else ()
@@ -111,14 +111,14 @@ class _Lowering:
         outputs: list[Value] = []
         copies: list[tuple[Value, Value | None]] = []
         if loop.rng_nodes:
-            outputs.append(self._drew)
-            copies.append((self._drew, None))
+            outputs.append(self._drawn_flags)
+            copies.append((self._drawn_flags, None))
         for keeper in self._keepers:
             keeper.require_known()
             inputs += keeper.inputs
             outputs += keeper.outputs
             copies += keeper.copies
-            if final and keeper.kept.use is Use.PUSH:
+            if final and keeper.storage.use is Use.PUSH:
                 limit = keeper.extent.shape[0]
                 loop_body.max_iterations = (
                     limit
@@ -136,7 +136,7 @@ class _Lowering:
 
     def _type_read_of(self, position: int) -> DType:
         """Return the type of a variable that the loop reads, by its position."""
-        loop = self._whole
+        loop = self._loop_region
         dtype = loop.enters[position].outputs[0].dtype
         if dtype.is_ref:
             return dtype.base_dtype
@@ -145,7 +145,7 @@ class _Lowering:
 
     def _type_changed_at(self, position: int) -> DType:
         """Return the type of a variable that the loop updates, by its position."""
-        loop = self._whole
+        loop = self._loop_region
         changes = (
             state_type(node)
             for node in loop.nodes
@@ -180,7 +180,7 @@ class _Lowering:
             return where(apply("equal", position, index(_TAG)), tag, word)
 
         def note(out: Emitter) -> None:
-            out.emit(Store(out.name_of(self._drew), (index(row),), number(1, dtypes.uint8)))
+            out.emit(Store(out.name_of(self._drawn_flags), (index(row),), number(1, dtypes.uint8)))
 
         loop_body.add_effect(Effect((), path, note))
         loop_body.has_side_effects = True
@@ -216,7 +216,7 @@ class _Lowering:
             loop_body.initial.append(first)
             variable = Value(first.name, first.dtype, first.shape)
             loop_body.variables.append(variable)
-            self._held.add(variable)
+            self._held_variables.add(variable)
             self._is(self._root(key), variable)
         if draws:
             self._add_iteration_counter(loop_body)
@@ -311,7 +311,7 @@ class _Lowering:
             self._constant(node)
         elif (
             updated_references(node)
-            and self._whole.variable_at(updated_references(node)[0]) is not None
+            and self._loop_region.variable_at(updated_references(node)[0]) is not None
         ):
             self._change(node, path, loop_body)
         elif node.role in (Role.SWITCH, Role.LOOP_COND):
@@ -321,7 +321,7 @@ class _Lowering:
                     self._twins[output] = self._counterpart(source)
         elif node.role is Role.MERGE:
             self._merge(node, path, loop_body)
-        elif node.role is Role.TRIGGER or only_waits(node) or node in self._whole.stacks:
+        elif node.role is Role.TRIGGER or only_waits(node) or node in self._loop_region.stacks:
             return
         elif passes_variable(node):
             if self._is_value(node.inputs[0]):
@@ -376,7 +376,7 @@ class _Lowering:
     def _unique(self, node: Node, path: Path, loop_body: LoopBody) -> None:
         """Lower the `Unique` of a sparse gradient: the distinct row indices."""
         update = updates_of_rows(node)[0]
-        position = self._whole.variable_at(updated_references(update)[0])
+        position = self._loop_region.variable_at(updated_references(update)[0])
         assert position is not None
         shape = self._state(position).shape
         require(bool(shape) and shape[0] > 0, "the variable is a scalar, so it has no rows")
@@ -389,7 +389,7 @@ class _Lowering:
         """Lower a node that updates variables."""
         update = update_of(node.type)
         assert update is not None
-        indices = [self._whole.variable_at(source) for source in updated_references(node)]
+        indices = [self._loop_region.variable_at(source) for source in updated_references(node)]
         operands = [self._value(source) for source in node.inputs]
         if update.rows is not None:  # it writes to memory that other operands may be read from
             states = update.states
@@ -402,7 +402,7 @@ class _Lowering:
 
     def _copy_if_aliased(self, value: Value) -> Value:
         """Return a value, as a copy if it is in the memory of a variable."""
-        if memory_of(value) not in self._held:
+        if memory_of(value) not in self._held_variables:
             return value
         return replace(
             compute_value(value.name, value.dtype, value.shape, value.at), count=value.count
@@ -430,11 +430,11 @@ class _Lowering:
     def _states_of(self, loop: Loop, outputs_of: Callable[[Node], Sequence[Output]]) -> list[int]:
         """Return the positions of updated variables among the outputs that `outputs_of` selects."""
         sources = [source for node in nodes_in([loop]) for source in outputs_of(node)]
-        result = {self._whole.variable_at(source) for source in sources}
+        result = {self._loop_region.variable_at(source) for source in sources}
         return sorted(
             position
             for position in result
-            if position is not None and position in self._whole.updates
+            if position is not None and position in self._loop_region.updates
         )
 
     def _updated_at(self, output: Output) -> int | None:
@@ -442,12 +442,12 @@ class _Lowering:
 
         None if the loop does not update it.
         """
-        position = self._whole.variable_at(output)
-        return position if position in self._whole.updates else None
+        position = self._loop_region.variable_at(output)
+        return position if position in self._loop_region.updates else None
 
     def _root(self, position: int) -> Output:
         """Return the output that represents an updated variable."""
-        return self._whole.enters[position].outputs[0]
+        return self._loop_region.enters[position].outputs[0]
 
     def _state(self, position: int) -> Value:
         """Return the current value of a variable."""
@@ -460,7 +460,7 @@ class _Lowering:
 
     def _merge(self, node: Node, path: Path, loop_body: LoopBody) -> None:
         """Lower a Merge: select the value of the branch that is taken."""
-        flow = self._whole.flow
+        flow = self._loop_region.flow
         lower, upper = [flow.output_guard(source) for source in node.inputs]
         ((pred, side),) = upper - lower
         predicate = self._value(pred)
@@ -494,9 +494,9 @@ class _Lowering:
         waiting = list(values)
         while waiting:
             value = waiting.pop()
-            if value in self._seen or value.definition is None:
+            if value in self._visited or value.definition is None:
                 continue
-            self._seen.add(value)
+            self._visited.add(value)
             if path:
                 loop_body.paths[value] = path
             facts = facts_of(value)

@@ -120,11 +120,11 @@ class NestWriter:
         self._outputs = [*outputs, *[new for _, new in updates]]
         self._names: Counter[str] = Counter()
         self._buffers: dict[Value, Buffer] = {}
-        self._known: list[dict[str, Expr]] = []
+        self._known_expressions: list[dict[str, Expr]] = []
         self._body: list[Statement] = []
         self.fused: Fused = {}
-        self._here: set[Value] = set()
-        self._there: set[Value] = set()
+        self._current_group: set[Value] = set()
+        self._stored_first: set[Value] = set()
         self._begun: dict[PartialUpdate, dict[int, Buffer]] = {}
         self._required = Conditions()
         for value in (*inputs, *outputs):
@@ -145,12 +145,12 @@ class NestWriter:
         for value in facts:
             path = self._paths.get(value, ())
             for requirement in value.requires:
-                self._here = self.fused.setdefault(requirement.message, {value})
+                self._current_group = self.fused.setdefault(requirement.message, {value})
                 self._guarded(path, partial(self._require_together, requirement, not path))
             if value in self._buffers and value.definition is not None and value not in replaced:
                 if path and value not in self._outputs:
                     self._allocate(self._buffers[value])
-                    self._there.add(value)
+                    self._stored_first.add(value)
                 self._guarded(path, partial(self._write, value))
         late: list[tuple[Value, Buffer]] = []
         for old, new, needs_copy in order_updates(self._updates, facts, self._buffers):
@@ -201,8 +201,8 @@ class NestWriter:
 
     def _write(self, value: Value) -> None:
         buffer = self._buffers[value]
-        self._here = self.fused.setdefault(buffer.name, {value})
-        if value not in self._outputs and value not in self._there:
+        self._current_group = self.fused.setdefault(buffer.name, {value})
+        if value not in self._outputs and value not in self._stored_first:
             self._body.append(Allocate(buffer))
         definition = value.definition
         if isinstance(definition, Select):
@@ -320,7 +320,7 @@ class NestWriter:
         if self._buffers.get(old_value) != buffer:
             first = compute_value(value.name, value.dtype, value.shape, old_value.at)
             self._buffers[first] = buffer
-            self._there.add(first)
+            self._stored_first.add(first)
             self._update(first, buffer)
         self.fused.setdefault(buffer.name, set()).add(value)
         started = self._begun.setdefault(scatter_update.change, {})
@@ -464,9 +464,9 @@ class NestWriter:
             return
         variables = [Variable(INDEX, self._unique("i")) for _ in sizes]
         outer, self._body = self._body, []
-        self._known.append({})
+        self._known_expressions.append({})
         write(*variables)
-        self._known.pop()
+        self._known_expressions.pop()
         body: Body = tuple(self._body)
         for variable, size in reversed(list(zip(variables, sizes, strict=True))):
             body = (For(variable.name, index(size), body),)
@@ -510,16 +510,16 @@ class NestWriter:
                 return Constant(value.dtype, value.constant.reshape(-1)[0].item())
             return Load(value.dtype, buffer.name, indices)
         assert isinstance(value.definition, Elements)
-        self._here.add(value)
+        self._current_group.add(value)
         key = f"{id(value)}[{', '.join(map(str, indices))}]"
-        variable = self._known[-1].get(key)
+        variable = self._known_expressions[-1].get(key)
         if variable is None:
             computed = self._resolve(value.definition.element(*indices))
             variable = computed
             if isinstance(computed, Apply):
                 variable = Variable(value.dtype, self._unique(value.name))
                 self._emit(Let(variable.name, computed))
-            self._known[-1][key] = variable
+            self._known_expressions[-1][key] = variable
         return variable
 
 

@@ -43,11 +43,11 @@ class Usage(NamedTuple):
     """The current arena memory of a process.
 
     Attributes:
-      wanted: the size that the largest program requires, in bytes.
+      required_bytes: the size that the largest program requires, in bytes.
       slots: the number of slots with memory, one for each concurrent program so far.
     """
 
-    wanted: int
+    required_bytes: int
     slots: int
 
 
@@ -63,7 +63,7 @@ class Arena:
         self._slots = (ArenaSlot * SLOTS).from_buffer(memory)
         self.table = address_of(memory)
         self._memory: list[tuple[Any, ...]] = [()] * SLOTS
-        self._wanted: Counter[int] = Counter()
+        self._sizes: Counter[int] = Counter()
         self._changes: deque[tuple[int, int]] = deque()
         self._lock = threading.Lock()
 
@@ -131,12 +131,12 @@ class Arena:
         """Apply the added and removed leases to the counts."""
         while self._changes:
             size, count = self._changes.popleft()
-            self._wanted[size] += count
-            if not self._wanted[size]:
-                del self._wanted[size]
+            self._sizes[size] += count
+            if not self._sizes[size]:
+                del self._sizes[size]
 
     def _max_size(self) -> int:
-        return max(self._wanted, default=0)
+        return max(self._sizes, default=0)
 
     def _size(self, slot: int) -> int:
         return int(self._slots[slot].size)

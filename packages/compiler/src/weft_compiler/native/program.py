@@ -167,7 +167,7 @@ class NativeProgram:
                 if isinstance(statement, Check)
             ]
         self.messages = messages
-        self._given = [b for b in program.inputs if b.name not in self._constants]
+        self._passed_inputs = [b for b in program.inputs if b.name not in self._constants]
         self.work = work_of(program.body) if work is None else work
         self._interrupt = np.zeros(1, np.int32)
         self._threads = 1
@@ -330,12 +330,12 @@ class NativeProgram:
 
     def _run_on_copies(self, inputs: Sequence[Any], out: Sequence[Any]) -> int | None:
         """Run on copies of arrays that `enter` rejects."""
-        if len(inputs) != len(self._given) or len(out) != len(self.program.outputs):
+        if len(inputs) != len(self._passed_inputs) or len(out) != len(self.program.outputs):
             raise errors.InvalidArgumentError(
-                f"{self.program.name} requires {len(self._given)} inputs and "
+                f"{self.program.name} requires {len(self._passed_inputs)} inputs and "
                 f"{len(self.program.outputs)} outputs, got {len(inputs)} and {len(out)}"
             )
-        expected = (*self._given, *self.program.outputs)
+        expected = (*self._passed_inputs, *self.program.outputs)
         operands = [np.asarray(operand) for operand in (*inputs, *out)]
         for buffer, array in zip(expected, operands, strict=True):
             dtype, shape = buffer.array_type
@@ -355,7 +355,9 @@ class NativeProgram:
         return result
 
     def _enter_slowly(self, *arrays: Any) -> Any:
-        return self._run_on_copies(arrays[: len(self._given)], arrays[len(self._given) :])
+        return self._run_on_copies(
+            arrays[: len(self._passed_inputs)], arrays[len(self._passed_inputs) :]
+        )
 
     def _entry(self, interrupt: Any = None, times: Any = None) -> Any:
         """Return the function that enters the program; it is in C if headers can be read.

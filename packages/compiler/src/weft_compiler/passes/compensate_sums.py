@@ -218,7 +218,7 @@ class _Compensation(ScopedMutator):
 
     def _strip_mine(self, loop: For, totals: Sequence[_Total]) -> For:
         """Split a loop into blocks with partial sums, which are then added to the totals."""
-        depths = {total: self._depth(loop.body, total.of) for total in totals}
+        depths = {total: self._depth(loop.body, total.summation) for total in totals}
         deeper = [key for key, depth in depths.items() if depth > MAX_ADDITIONS]
         local_totals = [total for total in totals if total not in deeper]
         if deeper:
@@ -237,7 +237,7 @@ class _Compensation(ScopedMutator):
         """Rewrite the body of a loop whose iterations each exceed a block."""
         statements: list[Statement] = []
         for item in body:
-            depths = {total: self._depth_of(item, total.of) for total in totals}
+            depths = {total: self._depth_of(item, total.summation) for total in totals}
             long = [total for total, depth in depths.items() if depth > MAX_ADDITIONS]
             short = [total for total, depth in depths.items() if 0 < depth <= MAX_ADDITIONS]
             if long and isinstance(item, For) and item.order is not Order.PARALLEL:
@@ -262,13 +262,13 @@ class _Total:
     """A sum with its accumulated rounding error.
 
     Args:
-      of: the sum.
+      summation: the sum.
       axes: the axes along which its loop adds to several elements.
       name: creates fresh names.
     """
 
     def __init__(self, summation: _Sum, axes: tuple[int, ...], name: Callable[[str], str]) -> None:
-        self.of = summation
+        self.summation = summation
         self._axes, self._name = axes, name
         self._low = name(f"{summation.name}_low")
 
@@ -281,34 +281,36 @@ class _Total:
 
         def end(*position: Expr) -> Body:
             place = self._place(self._axes, position)
-            total = self.of.value(place)
-            low = _value(self._low, self.of.dtype, None if self.of.shape is None else position)
-            corrected = self._let(add(total, low))
-            value = Variable(self.of.dtype, corrected.name)
+            total = self.summation.value(place)
+            low = _value(
+                self._low, self.summation.dtype, None if self.summation.shape is None else position
+            )
+            corrected = self._define(add(total, low))
+            value = Variable(self.summation.dtype, corrected.name)
             # The error term of an infinite total is inf - inf, which is NaN. The total is then
             # returned without it.
             is_number = apply("equal", value, value)
-            return (corrected, self.of.update(place, where(is_number, value, total)))
+            return (corrected, self.summation.update(place, where(is_number, value, total)))
 
-        return _vector_nest(self._name, self.of.sizes(self._axes), end)
+        return _vector_nest(self._name, self.summation.sizes(self._axes), end)
 
     def split_part(self, body: Body) -> tuple[Body, Body, Body]:
         """Redirect a body to a part.
 
         Return it, the setup of the part, and its addition to the sum.
         """
-        axes, part = self.of.axes(body), self._name(f"{self.of.name}_part")
+        axes, part = self.summation.axes(body), self._name(f"{self.summation.name}_part")
         return (
             self._emit_zeros(part, axes),
-            _PartialSum(self.of, part, axes).rewrite_body(body),
+            _PartialSum(self.summation, part, axes).rewrite_body(body),
             self._emit_two_sum(part, axes),
         )
 
     def _emit_zeros(self, name: str, axes: Sequence[int]) -> Body:
-        zero = number(0, self.of.dtype)
-        if self.of.shape is None:
+        zero = number(0, self.summation.dtype)
+        if self.summation.shape is None:
             return (Var(name, zero),)
-        buffer = Buffer(name, self.of.dtype, self.of.sizes(axes))
+        buffer = Buffer(name, self.summation.dtype, self.summation.sizes(axes))
         fill = _vector_nest(
             self._name, buffer.shape, lambda *position: (Store(name, position, zero),)
         )
@@ -316,16 +318,16 @@ class _Total:
 
     def _emit_two_sum(self, part: str, axes: Sequence[int]) -> Body:
         """Return the TwoSum of the sum and a part."""
-        dtype, is_stored = self.of.dtype, self.of.shape is not None
+        dtype, is_stored = self.summation.dtype, self.summation.shape is not None
 
         def two_sum(*position: Expr) -> Body:
             place = self._place(axes, position)
             lost = tuple(place[axis] for axis in self._axes) if is_stored else None
-            high, low = self.of.value(place), _value(self._low, dtype, lost)
+            high, low = self.summation.value(place), _value(self._low, dtype, lost)
             term = _value(part, dtype, position if is_stored else None)
-            total = self._let(add(high, term))
+            total = self._define(add(high, term))
             new = Variable(dtype, total.name)
-            rounded = self._let(apply("sub", new, high))
+            rounded = self._define(apply("sub", new, high))
             rounded_term = Variable(dtype, rounded.name)
             of_high = apply("sub", high, apply("sub", new, rounded_term))
             error = add(of_high, apply("sub", term, rounded_term))
@@ -333,18 +335,18 @@ class _Total:
                 total,
                 rounded,
                 _put(self._low, lost, add(low, error)),
-                self.of.update(place, new),
+                self.summation.update(place, new),
             )
 
-        return _vector_nest(self._name, self.of.sizes(axes), two_sum)
+        return _vector_nest(self._name, self.summation.sizes(axes), two_sum)
 
-    def _let(self, value: Expr) -> Let:
+    def _define(self, value: Expr) -> Let:
         return Let(self._name("sum"), value)
 
     def _place(self, axes: Sequence[int], position: Sequence[Expr]) -> list[Expr]:
         """Return the indices of an element from those along some axes."""
         by_axis = dict(zip(axes, position, strict=True))
-        return [by_axis.get(axis, place) for axis, place in enumerate(self.of.places[0])]
+        return [by_axis.get(axis, place) for axis, place in enumerate(self.summation.places[0])]
 
 
 class _PartialSum(StatementMutator):
@@ -356,10 +358,10 @@ class _PartialSum(StatementMutator):
     """
 
     def __init__(self, summation: _Sum, part: str, axes: Sequence[int]) -> None:
-        self._of, self._part, self._axes = summation, part, axes
+        self._summation, self._part, self._axes = summation, part, axes
 
     def rewrite_statement(self, statement: Statement) -> Statement | Body:
-        if not self._of.is_updated_by(statement):
+        if not self._summation.is_updated_by(statement):
             return super().rewrite_statement(statement)
         if isinstance(statement, Store):
             position = tuple(statement.indices[axis] for axis in self._axes)

@@ -268,14 +268,14 @@ class _Redirection(StatementMutator):
     """
 
     def __init__(self, name: str, other: str, block: tuple[Expr, ...] = ()) -> None:
-        self._name, self._other, self._block = name, other, block
+        self._name, self._target, self._block = name, other, block
 
     def rewrite_statement(self, statement: Statement) -> Statement | Body:
         if isinstance(statement, Store) and statement.buffer == self._name:
             indices = (*self._block, *statement.indices)
-            return replace(statement, buffer=self._other, indices=indices)
+            return replace(statement, buffer=self._target, indices=indices)
         if isinstance(statement, Assign) and statement.name == self._name:
-            return replace(statement, name=self._other)
+            return replace(statement, name=self._target)
         return super().rewrite_statement(statement)
 
 

@@ -174,11 +174,11 @@ class _ScoredAttention(AttentionMechanism):
         self.batch_size = x.shape[0].value or shapes.shape(x)[0]
         self.alignments_size = x.shape[1].value or shapes.shape(x)[1]
         self._probability = probability_fn or nn.softmax
-        self._behind = -math.inf if score_mask_value is None else score_mask_value
+        self._masked_score = -math.inf if score_mask_value is None else score_mask_value
 
     def _shares(self, score: Any) -> Any:
         if self._mask is not None:
-            score = masks.where(self._mask, score, array.zeros_like(score) + self._behind)
+            score = masks.where(self._mask, score, array.zeros_like(score) + self._masked_score)
         return self._probability(score)
 
 
@@ -349,8 +349,8 @@ class AttentionWrapper(RNNCell):
         attention_layer: Any = None,
     ) -> None:
         super().__init__(name=name)
-        self._several = isinstance(attention_mechanism, list | tuple)
-        self._mechanisms = list(attention_mechanism) if self._several else [attention_mechanism]
+        self._is_sequence = isinstance(attention_mechanism, list | tuple)
+        self._mechanisms = list(attention_mechanism) if self._is_sequence else [attention_mechanism]
         self._layers = self._build_layers(attention_layer_size, attention_layer)
         self._cell = cell
         self._keeps_history = alignment_history
@@ -391,7 +391,7 @@ class AttentionWrapper(RNNCell):
         return sum(sizes)
 
     def _as_given(self, values: Sequence[Any]) -> Any:
-        return tuple(values) if self._several else values[0]
+        return tuple(values) if self._is_sequence else values[0]
 
     @property
     def output_size(self) -> Any:
@@ -443,7 +443,7 @@ class AttentionWrapper(RNNCell):
         if not isinstance(state, AttentionWrapperState):
             raise errors.InvalidTypeError(f"an AttentionWrapperState is required, got {state!r}")
         output, inner = self._cell(self._cell_input(inputs, state.attention), state.cell_state)
-        attention_states = state.attention_state if self._several else (state.attention_state,)
+        attention_states = state.attention_state if self._is_sequence else (state.attention_state,)
         attended = [
             self._attend(mechanism, layer, output, previous)
             for mechanism, layer, previous in zip(
@@ -453,7 +453,7 @@ class AttentionWrapper(RNNCell):
         contexts, shares, states = zip(*attended, strict=True)
         history = state.alignment_history
         if self._keeps_history:
-            histories = history if self._several else (history,)
+            histories = history if self._is_sequence else (history,)
             written = [ta.write(state.time, s) for ta, s in zip(histories, shares, strict=True)]
             history = self._as_given(written)
         attention = contexts[0] if len(contexts) == 1 else join.concat(list(contexts), 1)

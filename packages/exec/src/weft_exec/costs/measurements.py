@@ -72,11 +72,11 @@ class Ratio(NamedTuple):
 
     def add(self, measured: float, estimated: float, weight: float) -> Ratio:
         """Return the ratio with one more execution."""
-        keep = 1.0 - 1.0 / _RATIO_MEMORY
+        decay = 1.0 - 1.0 / _RATIO_MEMORY
         return Ratio(
-            self.measured * keep + weight * measured,
-            self.estimated * keep + weight * estimated,
-            self.weight * keep + weight,
+            self.measured * decay + weight * measured,
+            self.estimated * decay + weight * estimated,
+            self.weight * decay + weight,
         )
 
     def merge(self, other: Ratio) -> Ratio:

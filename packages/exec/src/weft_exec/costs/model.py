@@ -88,7 +88,7 @@ class CostModel:
         self._calls = WeakKeyDictionary()
         self._generation = 0
         self._num_given = 0
-        self._inside = threading.local()
+        self._active = threading.local()
 
     # ------------------------------------------------------------------ estimates
 
@@ -352,7 +352,7 @@ class CostModel:
     def _body_seconds(self, call: Node, device: DeviceDescription) -> float:
         """Return the time of all nodes in the body of a call; a recursive call counts once."""
         function = callee(call)
-        active: set[Any] = self._inside.__dict__.setdefault("functions", set())
+        active: set[Any] = self._active.__dict__.setdefault("functions", set())
         if function is None or function in active:
             return 0.0
         cached = self._calls.setdefault(function, {})
@@ -371,5 +371,5 @@ class CostModel:
         return cached[key]
 
     def _sum(self, nodes: Iterable[Node], device: DeviceDescription, active: set[Any]) -> float:
-        self._inside.functions = active  # may run on a new thread if the stack is deep
+        self._active.functions = active  # may run on a new thread if the stack is deep
         return sum([self.seconds(node, device) for node in nodes])

@@ -56,13 +56,13 @@ class Item:
       source, slot: for a routed value, its source slot and its destination slot.
       owner: the item that contains this one, or None.
       level: a number that never decreases along edges; see the module docstring.
-      behind: a bit set of potentially blocking items, among its predecessors and itself.
+      blocking_bits: a bit set of potentially blocking items, among its predecessors and itself.
     """
 
     __slots__ = (
         "after",
         "asynchronous",
-        "behind",
+        "blocking_bits",
         "choices",
         "device",
         "frame",
@@ -107,7 +107,7 @@ class Item:
         self.source = self.slot = self.pred = 0
         self.owner: Item | None = None
         self.level = 0
-        self.behind = 0
+        self.blocking_bits = 0
         self.group = self
 
     @property
@@ -330,17 +330,17 @@ def _connect(entry: Entry, parts: Sequence[Item], entry_of: dict[Item, Entry]) -
 
 
 def _assign_levels(items: Sequence[Item], merges_segments: bool) -> None:
-    """Set `level` and `behind` of each item, and unite the items that share an entry."""
+    """Set `level` and `blocking_bits` of each item, and unite the items that share an entry."""
     step = len(items) + 1  # exceeds the number of levels between transfers
     at_once = {item for item in items if merges_segments and _is_sent_at_start(item)}
     minimum = step + 1 if at_once else 0
     bit = 1
     for item in items:
         sources = [source for source in item.sources if source.kind != NEXT]
-        item.behind = _union([source.behind for source in sources])
+        item.blocking_bits = _union([source.blocking_bits for source in sources])
         waits = item.kind == RECEIVE or (item.asynchronous and item.node.traits.asynchronous)
         if waits and item not in at_once:
-            item.behind |= bit
+            item.blocking_bits |= bit
             bit <<= 1
         item.level = max(
             [source.level + _needs_new_entry(source, item) for source in sources], default=0
@@ -355,7 +355,7 @@ def _assign_levels(items: Sequence[Item], merges_segments: bool) -> None:
         for source in sources:
             # Equal levels keep the merged graph acyclic. Equal sets of blocking predecessors keep
             # an item from waiting for an event that it does not depend on.
-            if source.level == item.level and source.behind == item.behind:
+            if source.level == item.level and source.blocking_bits == item.blocking_bits:
                 item_root, source_root = item.find(), source.find()
                 if item_root is not source_root:
                     later, earlier = sorted((item_root, source_root), key=lambda i: -i.position)

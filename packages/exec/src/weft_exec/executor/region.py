@@ -61,7 +61,7 @@ class Region:
         self.branches = branches
         self.node = node
         self.members = tuple(members)
-        self._inside = frozenset(members)
+        self._member_set = frozenset(members)
         self.outputs = tuple(outputs)
         self.compiler = compiler
 
@@ -82,7 +82,7 @@ class Region:
         copies them.
         """
         output = switch.inputs[1]
-        while output.node in self._inside and not output.node.inputs[0].dtype.is_ref:
+        while output.node in self._member_set and not output.node.inputs[0].dtype.is_ref:
             if output.node.role is not Role.SWITCH and not output.node.traits.identity:
                 break
             output = output.node.inputs[0]
@@ -110,7 +110,7 @@ class RegionCall(Compound):
         self._device = device
         self._function = function
         self._expected = tuple(map(_expected_result, region.outputs))
-        self._one = self._expected[0] if len(self._expected) == 1 else None
+        self._single_expected = self._expected[0] if len(self._expected) == 1 else None
         self._changed = set(map(variable_of, region.updated))
         self._kernels = [self._kernel(member, placement) for member in region.members]
         self._work: list[tuple[Node, Instruction, Sequence[int]]] = []
@@ -341,8 +341,8 @@ class RegionCall(Compound):
 
     def _check(self, values: Any) -> None:
         """Raise InternalError unless the results match the types and shapes of the outputs."""
-        if self._one is not None and type(values) is np.ndarray:  # the common case
-            dtype, dims = self._one
+        if self._single_expected is not None and type(values) is np.ndarray:  # the common case
+            dtype, dims = self._single_expected
             if values.dtype is dtype and values.shape == dims:
                 return
         expected = self._expected

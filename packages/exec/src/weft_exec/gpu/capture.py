@@ -39,7 +39,7 @@ class Capture:
       checks: flags that must be 0 after each launch.
       position: the position of the current instruction.
       changes: True if a variable was changed.
-      kept: objects that the graph keeps alive.
+      kept_alive: objects that the graph keeps alive.
       at_end: callbacks at the end of the capture.
     """
 
@@ -52,7 +52,7 @@ class Capture:
             self._side = cupy.cuda.Stream(non_blocking=True)
         self.draws: list[tuple[Any, Sequence[Any]]] = []
         self.checks: list[Any] = []
-        self.kept: list[Any] = []
+        self.kept_alive: list[Any] = []
         self.at_end: list[Callable[[], None]] = []
         self.position = 0
         self.changes = False
@@ -82,7 +82,7 @@ class Capture:
             if value.size:
                 landing.set(np.ascontiguousarray(value), stream=self._side)
                 self._side.synchronize()
-        self.kept.append(landing)
+        self.kept_alive.append(landing)
         return landing
 
     def rng_state_array(self, states: Any, streams: Sequence[Any]) -> Any:

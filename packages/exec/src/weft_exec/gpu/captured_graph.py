@@ -29,14 +29,14 @@ class InputSources(NamedTuple):
     """Sources of a graph's inputs, as slots.
 
     Attributes:
-      taken: all input slots.
+      input_slots: all input slots.
       fixed: the slots of arrays that were the same in the previous call.
       varying: the slots of host values that differ from call to call.
       dead: the slots without later users, possibly with others.
       multiplies: True if there are matrix products.
     """
 
-    taken: Sequence[int]
+    input_slots: Sequence[int]
     fixed: Collection[int]
     varying: Collection[int]
     dead: Collection[int]
@@ -80,10 +80,10 @@ class CapturedGraph:
         graph_slots = list(slots)
         bound = [getattr(function, "__self__", None) for function, *_ in line.instructions]
         for state in filter(
-            None, map(variable_state, [*bound, *(slots[s] for s in input_sources.taken)])
+            None, map(variable_state, [*bound, *(slots[s] for s in input_sources.input_slots)])
         ):
             self._shadow(state)
-        for slot in input_sources.taken:
+        for slot in input_sources.input_slots:
             graph_slots[slot] = self._place(slot, slots[slot], input_sources)
         return graph_slots
 

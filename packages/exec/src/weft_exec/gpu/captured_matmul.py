@@ -125,12 +125,12 @@ def prepare(capture: Capture, device: BaseGpuDevice) -> None:
     large = device.properties.compute_capability >= (9, 0)
     workspace = device.xp.empty(_LARGE_WORKSPACE if large else _WORKSPACE, np.uint8)
     library = Cublas(_load_library(), capture.stream, workspace)
-    capture.kept += [library, workspace]
+    capture.kept_alive += [library, workspace]
     capture.at_end.append(library.close)
 
 
 def _library_of(capture: Capture) -> Cublas:
-    for library in capture.kept:
+    for library in capture.kept_alive:
         if isinstance(library, Cublas):
             return library
     raise NotCaptured("it computes a matrix product without a prepared cuBLAS handle")

@@ -131,7 +131,7 @@ class GpuFunction:
         for array, used in list(zip(available, contiguous, strict=True))[len(available) - count :]:
             if used.data.ptr != array.data.ptr:
                 cupy.copyto(array, used)
-        capture.kept.append(self)
+        capture.kept_alive.append(self)
 
     def _launch(self, arrays: Sequence[Any], arena: Any, flag: Any) -> None:
         for function, item in self._launches:
@@ -210,7 +210,7 @@ class Graphs:
 
     def __init__(self, device: BaseGpuDevice, message: str) -> None:
         self._device = device
-        self._what = message
+        self._message = message
         self._graphs: dict[tuple[int, ...], Any] = {}
         self._last: tuple[int, ...] = ()
         self._tries = 0
@@ -236,7 +236,7 @@ class Graphs:
             if self._tries > _TRIES:
                 _log.info(
                     "%s are launched one by one: the addresses of their arrays keep changing",
-                    self._what,
+                    self._message,
                 )
         self._last = positions
 

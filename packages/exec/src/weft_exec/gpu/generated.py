@@ -110,7 +110,7 @@ class Program:
         self._xp = xp
         self._source = source
         self._types = types
-        self._made: dict[tuple[str, str], Any] = {}
+        self._kernels: dict[tuple[str, str], Any] = {}
 
     def launch_elements(self, name: str, size: int, *args: Any) -> None:
         """Launch a thread for each of `size` elements; the size is the kernel's last argument."""
@@ -129,10 +129,10 @@ class Program:
     def launch(self, name: str, grid: tuple[int, ...], threads: int, *args: Any) -> None:
         """Launch blocks of `threads` threads."""
         index = self._index(name, args)
-        function = self._made.get((name, index))
+        function = self._kernels.get((name, index))
         if function is None:
             text = self._source.text(self._types, index)
-            function = self._made[name, index] = self._xp.RawKernel(text, name)
+            function = self._kernels[name, index] = self._xp.RawKernel(text, name)
         number = np.dtype(index).type
         kernel_args = [self._argument(value, number) for value in args]
         function(grid, (threads,), tuple(kernel_args))

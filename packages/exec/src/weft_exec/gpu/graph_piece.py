@@ -56,7 +56,9 @@ class GraphPiece:
         self._ats = [trace.position for trace in run if trace.kind is Kind.DEVICE]
         lines = list(inner.instructions)
         # Slots that later GPU instructions read, too, are cleared at the end.
-        self._before = _segment(inner, [(*lines[position][:3], ()) for position in hosts], hosts)
+        self._host_segment = _segment(
+            inner, [(*lines[position][:3], ()) for position in hosts], hosts
+        )
         self._line = _segment(inner, [lines[position] for position in self._ats], self._ats)
         self._dead = sorted({slot for trace in run for slot in lines[trace.position][3]})
         produced: set[int] = set()
@@ -68,8 +70,8 @@ class GraphPiece:
                 }
                 produced |= trace.writes
         self._multiplies = any(trace.multiplies for trace in run)
-        self._taken = sorted(inputs)
-        self._known = _host_value_slots(lines, run)
+        self._input_slots = sorted(inputs)
+        self._host_only_slots = _host_value_slots(lines, run)
         self._varying: set[int] = set()
         self._results = sorted(produced.difference(self._dead))
         self._graphs: list[CapturedGraph] = []
@@ -81,7 +83,7 @@ class GraphPiece:
 
     def cancel(self) -> None:
         """End at the next instruction, and reject further runs."""
-        self._before.cancel()
+        self._host_segment.cancel()
         self._line.cancel()
 
     def run(self, slots: Slots) -> None:
@@ -89,7 +91,7 @@ class GraphPiece:
 
         Raises: OpError: see `Segment.run`.
         """
-        self._before.run(slots)
+        self._host_segment.run(slots)
         if not self._try_launch(slots):
             self._line.run(slots)
         for slot in self._dead:
@@ -121,8 +123,8 @@ class GraphPiece:
                 return None
             self._note_varying(slots)
             result = tuple(map(partial(_description, self._device), self._values(slots)))
-            fixed = [s for s in self._taken if self._is_same_array(s, slots[s])]
-            arrays = {s: slots[s] for s in self._taken if self._device.is_own(slots[s])}
+            fixed = [s for s in self._input_slots if self._is_same_array(s, slots[s])]
+            arrays = {s: slots[s] for s in self._input_slots if self._device.is_own(slots[s])}
             self._arrays = {slot: weakref.ref(array) for slot, array in arrays.items()}
             is_repeated = result == self._last
             self._last = result
@@ -134,7 +136,7 @@ class GraphPiece:
                 return None
             try:
                 input_sources = InputSources(
-                    self._taken, fixed, self._varying, self._dead, self._multiplies
+                    self._input_slots, fixed, self._varying, self._dead, self._multiplies
                 )
                 graph = CapturedGraph(self._device, self._line, input_sources, self._results, slots)
             except NotCaptured as why:
@@ -152,7 +154,7 @@ class GraphPiece:
             _ShapeOnly(slots[slot].shape, slots[slot].dtype)
             if slot in self._varying
             else slots[slot]
-            for slot in self._taken
+            for slot in self._input_slots
         ]
         return [*inputs, *filter(variable_state, bound)]
 
@@ -163,11 +165,11 @@ class GraphPiece:
         """
         previous_host, self._host = (
             self._host,
-            {s: slots[s] for s in self._taken if is_of_host(slots[s])},
+            {s: slots[s] for s in self._input_slots if is_of_host(slots[s])},
         )
         for slot, value in self._host.items():
             known_value = previous_host.get(slot)
-            if known_value is None or slot in self._known or not _is_bringable(value):
+            if known_value is None or slot in self._host_only_slots or not _is_bringable(value):
                 continue
             if not is_equal(value, known_value):
                 self._varying.add(slot)

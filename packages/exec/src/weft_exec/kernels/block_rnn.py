@@ -67,7 +67,7 @@ class _Steps:
         self.xp, self.weights, self.clip, self.outputs = xp, weights, clip, outputs
         _, batch, width = outputs[0].shape
         dtype = outputs[0].dtype
-        self.one = xp.ones((), dtype)
+        self.unit = xp.ones((), dtype)
         self.space = xp.empty((batch, 4 * width), dtype)
         self.scratch = xp.empty((batch, width), dtype)
         self.wco = peepholes[2] if peepholes else None
@@ -85,7 +85,7 @@ class _Steps:
           cs, h: the states; h is None if `gates` includes its contribution.
         """
         xp, space, scratch = self.xp, self.space, self.scratch
-        add, multiply, one = xp.add, xp.multiply, self.one
+        add, multiply, one = xp.add, xp.multiply, self.unit
         i, new, f, o, ci, co, output_value = [output[index] for output in self.outputs]
         if h is None:
             space[...] = gates
@@ -216,7 +216,7 @@ class _Backward:
       xp: the array module.
       order: the order of the gates; the last is the output gate.
       values: i, cs, f, o, ci, co of each step.
-      before: the cell before each step.
+      previous_cell: the cell before each step.
       peepholes: wci, wcf and wco, or empty.
 
     Attributes:
@@ -230,7 +230,7 @@ class _Backward:
     ) -> None:
         i, cs, f, o, ci, co = values
         self.xp, self.order, self.peepholes = xp, order, peepholes
-        self.values, self.before = values, previous_cell
+        self.values, self.previous_cell = values, previous_cell
         one = xp.ones((), cs.dtype)
         slopes = {
             "i": i * (one - i) * ci,
@@ -274,7 +274,7 @@ class _Backward:
         xp, gates, cs = self.xp, self.gates, self.values[1]
         if not self.peepholes:
             return [xp.zeros(cs.shape[2:], cs.dtype) for _ in range(3)]
-        cells = {"i": self.before, "f": self.before, "o": cs}
+        cells = {"i": self.previous_cell, "f": self.previous_cell, "o": cs}
         return [
             (gates[:, :, self.order.index(gate)] * value).sum((0, 1))
             for gate, value in cells.items()

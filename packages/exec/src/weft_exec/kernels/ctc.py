@@ -314,7 +314,7 @@ class _Beams:
         self.blank[:, :1] = 0.0
         self.label = np.full((batch, width), -np.inf)
         self.last = np.full((batch, width), -1, np.intp)
-        self.own = np.zeros((batch, width), np.uint64)
+        self.prefix_hash = np.zeros((batch, width), np.uint64)
         self.parent = np.full((batch, width), ~np.uint64(0), np.uint64)
         self.origins: list[Array] = []
         self.appended: list[Array] = []
@@ -329,7 +329,7 @@ class _Beams:
         labels = _best_labels(log_y[:, :-1], 2 * width + 1)
         scores = np.take_along_axis(log_y, labels, 1)
         is_possible = total > -np.inf
-        child = (self.parent[:, None, :] == self.own[:, :, None]) & is_possible[:, :, None]
+        child = (self.parent[:, None, :] == self.prefix_hash[:, :, None]) & is_possible[:, :, None]
         child &= is_possible[:, None, :] & (self.last >= 0)[:, None, :]
         blank, label = self._extend_unchanged(log_y, total, child)
         grown = self._grow(labels, scores, total, child)
@@ -341,7 +341,7 @@ class _Beams:
         added = np.take_along_axis(labels, choice, 1) if labels.size else np.full_like(order, -1)
         added = np.where(is_surviving, -1, added)
         best = np.take_along_axis(candidates, order, 1)
-        text = np.take_along_axis(self.own, slot, 1)
+        text = np.take_along_axis(self.prefix_hash, slot, 1)
         updates = {
             "blank": np.where(is_surviving, np.take_along_axis(blank, slot, 1), -np.inf),
             "label": np.where(is_surviving, np.take_along_axis(label, slot, 1), best),

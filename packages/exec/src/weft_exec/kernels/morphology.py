@@ -27,7 +27,7 @@ class _Dilation:
     Attributes:
       places: for each tap, its position in the filter and the indices of windows and inputs.
       best: the maximum of each window plus the filter.
-      taken: the number of the first tap with the maximum, in the shape of `best`.
+      argmax_tap: the number of the first tap with the maximum, in the shape of `best`.
     """
 
     def __init__(self, node: Node, x: Any, taps: Any) -> None:
@@ -57,10 +57,10 @@ class _Dilation:
     def _fold(self, x: Array, taps: Array) -> None:
         integer = x.dtype.kind in "iu"
         self.best = np.full(self.counts, np.iinfo(x.dtype).min if integer else -np.inf, x.dtype)
-        self.taken = np.full(self.counts, -1, np.int32)
+        self.argmax_tap = np.full(self.counts, -1, np.int32)
         for number, (tap, outs, ins) in enumerate(self.places):
             value = x[ins] + taps[tap]
-            view, mark = self.best[outs], self.taken[outs]
+            view, mark = self.best[outs], self.argmax_tap[outs]
             better = value > view
             np.copyto(view, value, where=better)
             mark[better] = number
@@ -94,7 +94,7 @@ def _gradient(node: Node, device: Device) -> KernelFunction:
         result = np.zeros((x if by_input else taps).shape, accumulation_dtype(dtype))
         for number, (tap, outs, ins) in enumerate(dilation.places):
             part = np.where(
-                dilation.taken[outs] == number, widen_value(grad[outs]), result.dtype.type(0)
+                dilation.argmax_tap[outs] == number, widen_value(grad[outs]), result.dtype.type(0)
             )
             if by_input:
                 result[ins] += part

@@ -240,14 +240,14 @@ class _Winners:
     Attributes:
       places: flat positions in each image, shape (images, windows), or in the whole block if
         windows extend over several images, shape (1, windows).
-      lost: a mask of the windows whose output equals none of their inputs; None if there are none.
+      unmatched: a mask of the windows whose output equals none of their inputs, or None.
     """
 
-    __slots__ = ("lost", "places")
+    __slots__ = ("places", "unmatched")
 
     def __init__(self, fit: PoolGeometry, x: Array, y: Array) -> None:
         pool = fit.pool
-        self.lost: Array | None = None
+        self.unmatched: Array | None = None
         index = _first_largest(fit, x, y)
         missing: Any = None
         if index is None:
@@ -256,7 +256,7 @@ class _Winners:
                 index, missing = _first_match(fit, x, y, _differ)  # a NaN is its window's maximum
         rows = y.shape[0] if pool.per_image else 1
         if missing is not None and missing.any():
-            self.lost = missing.reshape(rows, -1)
+            self.unmatched = missing.reshape(rows, -1)
         table, origins = fit.offsets
         positions = new_array(pool.device, y.shape, table.dtype)
         np.take(table, index, out=positions, mode="clip")
@@ -266,8 +266,8 @@ class _Winners:
     def scatter(self, grad: Array, target: Array) -> None:
         """Add each window's element of `grad` to `target` at its maximum."""
         positions, values = self._flat_positions(target), grad.reshape(-1)
-        if self.lost is not None:
-            mask = ~self.lost.reshape(-1)
+        if self.unmatched is not None:
+            mask = ~self.unmatched.reshape(-1)
             positions, values = positions[mask], values[mask]
         np.add.at(target.reshape(-1), positions, values)
 
@@ -275,8 +275,8 @@ class _Winners:
         """Copy the element of `source` at each window's maximum to `target`."""
         values = target.reshape(-1)
         np.take(source.reshape(-1), self._flat_positions(source), out=values, mode="clip")
-        if self.lost is not None:
-            values[self.lost.reshape(-1)] = 0
+        if self.unmatched is not None:
+            values[self.unmatched.reshape(-1)] = 0
 
     def _flat_positions(self, images: Array) -> Array:
         """Return the flat positions in all images."""

@@ -68,7 +68,7 @@ class _Layer:
         self.state = states[0]
         self.cell = states[1] if len(states) > 1 else None
         self.opposite = _is_opposite(names)
-        self._one = xp.ones((), weights.dtype)
+        self._unit = xp.ones((), weights.dtype)
         self.zero = xp.zeros((), weights.dtype)
         self._minus = weights.dtype.type(-1)
         self.activations = [self._activation(name) for name in names]
@@ -90,7 +90,7 @@ class _Layer:
 
     def _plus_one(self, x: Array, out: Array) -> None:
         self.xp.exp(x, out)
-        self.xp.add(out, self._one, out)
+        self.xp.add(out, self._unit, out)
 
     def _sigmoid(self, x: Array, out: Array) -> None:
         # Not np.negative, which reads wrong elements of a column of four.

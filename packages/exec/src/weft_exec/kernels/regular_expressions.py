@@ -46,7 +46,7 @@ class Pattern:
         self.groups: int = result.groups
         # The package's wrapper costs several times as much as the match.
         self._match = result._regexp.Match
-        self._anywhere, self._whole = re2._Anchor.UNANCHORED, re2._Anchor.ANCHOR_BOTH
+        self._anywhere, self._full_match = re2._Anchor.UNANCHORED, re2._Anchor.ANCHOR_BOTH
 
     def search(self, item: bytes, index: int) -> Sequence[Span] | None:
         """Return the spans of the first match from `index` on and of its groups.
@@ -58,7 +58,7 @@ class Pattern:
 
     def matches(self, item: bytes) -> bool:
         """Return True if the pattern matches the whole string."""
-        return bool(self._match(self._whole, item, 0, len(item))[0] != _NOWHERE)
+        return bool(self._match(self._full_match, item, 0, len(item))[0] != _NOWHERE)
 
 
 def _format_text(text: bytes) -> str:

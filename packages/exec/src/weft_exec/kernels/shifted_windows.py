@@ -35,10 +35,10 @@ class Phases:
       width: the number of windows of a row, including unused ones.
     """
 
-    __slots__ = ("_before", "_size", "_stride", "_taps", "width")
+    __slots__ = ("_leading", "_size", "_stride", "_taps", "width")
 
     def __init__(self, size: int, taps: int, stride: int, before: int, count: int) -> None:
-        self._size, self._taps, self._stride, self._before = size, taps, stride, before
+        self._size, self._taps, self._stride, self._leading = size, taps, stride, before
         self.width = count + (taps - 1) // stride
 
     def split(self, x: Array, fill: Any) -> list[Array]:
@@ -48,7 +48,7 @@ class Phases:
 
     def _phase(self, x: Array, phase: int, fill: Any, rows: int, run: int) -> Array:
         """Return a phase, whose index j is position j * stride + phase - before."""
-        shift = phase - self._before
+        shift = phase - self._leading
         low = max(0, -(shift // self._stride))
         high = max(low, min(self.width, (self._size - 1 - shift) // self._stride + 1))
         result = np.empty((rows, self.width, run), x.dtype)

@@ -174,9 +174,9 @@ def _check_equal(array: Array, value: Any) -> None:
 
 def _make_update(node: Node, xp: Any) -> Callable[[VariableState, Any], None]:
     """Return the cheapest kernel of an update: it replaces scalars and changes arrays in place."""
-    adds = "Add" in node.type
+    is_addition = "Add" in node.type
     if node.inputs[1].dims == ():
-        on_scalar = operator.add if adds else operator.sub
+        on_scalar = operator.add if is_addition else operator.sub
 
         def replaced(old: Any, value: Any) -> Any:
             if old.shape != value.shape:
@@ -187,7 +187,7 @@ def _make_update(node: Node, xp: Any) -> Callable[[VariableState, Any], None]:
             state.replace(replaced, value)
 
         return scalar
-    function = xp.add if adds else xp.subtract
+    function = xp.add if is_addition else xp.subtract
 
     def in_place(array: Any, value: Any) -> None:
         _check_equal(array, value)

@@ -485,7 +485,7 @@ class _StepCache:
         self._make = _STEPS[rule.name]
         self._names = names
         self._attrs = node.attrs
-        self._one = node.attrs["T"].numpy.type(1)
+        self._unit = node.attrs["T"].numpy.type(1)
         self._xp = xp
         self._last: tuple[tuple[Any, ...], Step] | None = None
 
@@ -494,8 +494,8 @@ class _StepCache:
         if last is not None and all(map(is_, scalars, last[0])):
             return last[1]
         named = zip(self._names, scalars, strict=True)
-        values = {name: _scalar(name, value, self._one) for name, value in named}
-        step = self._make(Hyperparameters(values, self._attrs, self._one, self._xp))
+        values = {name: _scalar(name, value, self._unit) for name, value in named}
+        step = self._make(Hyperparameters(values, self._attrs, self._unit, self._xp))
         self._last = (scalars, step)
         return step
 

@@ -70,7 +70,7 @@ class Margins:
       shape: shape of the padded images.
     """
 
-    __slots__ = ("_inside", "_zeros", "shape")
+    __slots__ = ("_interior", "_zeros", "shape")
 
     def __init__(self, shape: Sizes, before: Sizes, after: Sizes) -> None:
         sides = list(zip(before, shape[1:-1], after, strict=True))
@@ -84,7 +84,7 @@ class Margins:
             if a:
                 self._zeros.append((*interior, slice(b + n, None)))
             interior.append(slice(b, b + n))
-        self._inside = tuple(interior)
+        self._interior = tuple(interior)
 
     def pad(self, value: Any, dtype: np.dtype[Any], device: Device) -> Any:
         """Return images with the padding, in C order.
@@ -96,7 +96,7 @@ class Margins:
         result = new_array(device, (len(value), *self.shape[1:]), dtype)
         for border in self._zeros:
             result[border] = 0
-        result[self._inside] = value
+        result[self._interior] = value
         return result
 
 

@@ -75,7 +75,7 @@ class Groups:
 
     def __init__(self, devices: Sequence[DeviceDescription], config: SessionConfig) -> None:
         self._devices = devices
-        self._far = len({device.task for device in devices}) > 1
+        self._spans_tasks = len({device.task for device in devices}) > 1
         self._soft = config.allow_soft_placement
         self._kinds = _first_equivalent_devices(devices)
         self._parents: dict[str, str] = {}
@@ -87,7 +87,7 @@ class Groups:
     def extend(self, nodes: Iterable[Node]) -> None:
         """Add new nodes."""
         has_several = len(self._devices) > 1
-        is_distant = self._far
+        is_distant = self._spans_tasks
         for node in nodes:
             if "_class" in node.attrs:
                 for name in node.colocation:
@@ -126,7 +126,9 @@ class Groups:
     def is_unconstrained(self, node: Node) -> bool:
         """Return True if a node's device is only restricted by the available kernels."""
         name = node.name
-        return not (node.device or self._far or name in self._parents or name in self._groups)
+        return not (
+            node.device or self._spans_tasks or name in self._parents or name in self._groups
+        )
 
     def _unite(self, a: Node, b: Node) -> None:
         first, second = self.root(a.name), self.root(b.name)
@@ -159,7 +161,7 @@ class Groups:
         for request in group.requests:
             matching = self._matching_devices(request)
             result = [i for i in result if i in matching]
-        if self._far and _has_state(node, group) and not _requests_task(group):
+        if self._spans_tasks and _has_state(node, group) and not _requests_task(group):
             home = self._home_task(group)
             result = [i for i in result if self._devices[i].task == home]
         if len(group.members) > 1:

@@ -116,7 +116,7 @@ class Simulation:
         self._devices = devices
         self._groups = groups
         self._costs = costs
-        self._before = pinned
+        self._previous_devices = pinned
         self.kept_bytes = kept_bytes
         self.pinned: dict[str, int] = {}
         self.found: dict[Node, int] = {}
@@ -206,7 +206,7 @@ class Simulation:
         else:
             unit = _Unit(group, self._groups.candidates(node, group))
             unit.waits = group.holds
-            previous_device = self._before.get(str(key))
+            previous_device = self._previous_devices.get(str(key))
             if previous_device is not None and (group.holds or previous_device in unit.candidates):
                 unit.device, unit.reason = previous_device, why.STATE
         self._units[key] = unit

@@ -458,7 +458,7 @@ class GradientArrayState(TensorArrayState):
         self._may_hold_less = True
         self._shapes = shapes
         self._sums: set[int] = set()
-        self._seen: set[int] = set()
+        self._written_indices: set[int] = set()
 
     @property
     def concat_size(self) -> int:
@@ -471,7 +471,7 @@ class GradientArrayState(TensorArrayState):
             not self.closed
             and compatible_dims(self.dims, shape)
             and all([known_shape is None or known_shape == shape for known_shape in self._shapes])
-            and not self._seen
+            and not self._written_indices
             and not any([type(element) is tuple for element in self.places])
         )
 
@@ -497,7 +497,7 @@ class GradientArrayState(TensorArrayState):
             )
         with self._lock:
             old = elements[index]
-            if type(old) is tuple or index in self._seen:
+            if type(old) is tuple or index in self._written_indices:
                 raise self._used_error(index)
             elements[index] = value if old is None else self._sum(index, old, value)
 
@@ -508,7 +508,7 @@ class GradientArrayState(TensorArrayState):
         """
         value = super().read(index)
         if not self.clear:
-            self._seen.add(index)
+            self._written_indices.add(index)
         return value
 
     def shape_of(self, index: int) -> Shape | None:

@@ -77,14 +77,14 @@ class FlightRecorder(Consumer):
                 f"{seconds} and {slow_seconds}"
             )
         self._path = Path(path)
-        self._kept = int(seconds * 1e9)
+        self._kept_nanoseconds = int(seconds * 1e9)
         self._slow = None if slow_seconds is None else int(slow_seconds * 1e9)
         self._ring: deque[_Item] = deque()
         self._num_readings = 0
         self._num_files = 0
         self._lock = threading.Lock()
         self._writing = threading.Lock()
-        self._before: Any = None
+        self._previous_handler: Any = None
         self._handles_signal = False
         add_consumer(self)
         self._handle_signal()
@@ -92,13 +92,13 @@ class FlightRecorder(Consumer):
     def _handle_signal(self) -> None:
         is_main = threading.current_thread() is threading.main_thread()
         if is_main and hasattr(signal, "SIGUSR2"):
-            self._before = signal.signal(signal.SIGUSR2, self._on_signal)
+            self._previous_handler = signal.signal(signal.SIGUSR2, self._on_signal)
             self._handles_signal = True
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._write_later("SIGUSR2")
-        if callable(self._before):
-            self._before(number, frame)
+        if callable(self._previous_handler):
+            self._previous_handler(number, frame)
 
     def step_ended(self, trace: StepTrace) -> None:
         """See the base class."""
@@ -125,7 +125,7 @@ class FlightRecorder(Consumer):
         with self._lock:
             ring.append(item)
             self._num_readings += item.num_readings
-            oldest = item.time - self._kept
+            oldest = item.time - self._kept_nanoseconds
             while len(ring) > 1 and (ring[0].time < oldest or self._num_readings > MAX_READINGS):
                 self._num_readings -= ring.popleft().num_readings
 
@@ -177,7 +177,7 @@ class FlightRecorder(Consumer):
         """Stop recording."""
         remove_consumer(self)
         if self._handles_signal and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGUSR2, self._before)
+            signal.signal(signal.SIGUSR2, self._previous_handler)
             self._handles_signal = False
         with self._writing:
             self._ring.clear()

@@ -406,7 +406,7 @@ class GeneratedProgram(Program):
         shares: Callable[[Sequence[Node]], Mapping[Node, float]],
     ) -> None:
         self.width = num_kernels + 3
-        self._whole = event
+        self._event = event
         self._num_kernels = num_kernels
         self._kernels = kernels
         self._shares = shares
@@ -417,9 +417,9 @@ class GeneratedProgram(Program):
         kernels = self._kernels()
         if len(kernels) != self._num_kernels:
             kernels = [()] * self._num_kernels
-        name, device = self._whole.members[-1].name, self._whole.device
+        name, device = self._event.members[-1].name, self._event.device
         return (
-            self._whole,
+            self._event,
             *[
                 Event(
                     _GENERATED, None, device, tuple(nodes),
@@ -440,15 +440,15 @@ class GeneratedProgram(Program):
 
     def member_times(self, readings: Readings) -> list[tuple[Node, int, int]]:
         """See the base class."""
-        seconds = dict.fromkeys(self._whole.members, 0.0)
+        seconds = dict.fromkeys(self._event.members, 0.0)
         kernels = zip(self.events[1:], np.diff(readings[0, 1:-1]).tolist(), strict=True)
         for event, duration in kernels:
-            for node, share in self._shares(event.members or self._whole.members).items():
+            for node, share in self._shares(event.members or self._event.members).items():
                 seconds[node] += share * duration
         total = sum(seconds.values()) or 1.0
         duration = int(readings[0, -1] - readings[0, 0])
         shares = [second / total for second in seconds.values()]
-        return lay_out_members(self._whole.members, shares, int(readings[0, 0]), duration)
+        return lay_out_members(self._event.members, shares, int(readings[0, 0]), duration)
 
 
 def lay_out_members(

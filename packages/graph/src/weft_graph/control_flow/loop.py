@@ -294,7 +294,7 @@ class LoopBuilder:
 
     def __init__(self, context: WhileContext) -> None:
         self.context = context
-        self._inside: dict[int, Output] = {}
+        self._body_inputs: dict[int, Output] = {}
 
     def variable(self, initial: Output, dims: Dims = None, controls: Sequence[Node] = ()) -> int:
         """Add a loop variable and return its index.
@@ -328,7 +328,7 @@ class LoopBuilder:
         context.cond = primitives.loop_cond(predicate, name="LoopCond")
         for position in range(len(context.merges)):
             self._switch(position)
-        context.pivot = self._inside[0].node
+        context.pivot = self._body_inputs[0].node
 
     def _switch(self, position: int) -> None:
         context = self.context
@@ -337,11 +337,11 @@ class LoopBuilder:
         context.switches.append(node)
         for output in node.outputs:
             context.graph.prevent_feeding(output)
-        self._inside[position] = identity.identity(node.outputs[1])
+        self._body_inputs[position] = identity.identity(node.outputs[1])
 
     def inside(self, position: int) -> Output:
         """Return a variable's value for use in the body."""
-        return self._inside[position]
+        return self._body_inputs[position]
 
     def close(self, position: int, value: Output) -> None:
         """Set the next value of a variable; call in the order of indices.

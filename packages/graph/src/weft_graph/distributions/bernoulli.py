@@ -36,7 +36,7 @@ class Bernoulli(Distribution):
       array([0.75, 0.25], dtype=float32)
     """
 
-    _parameters_of_a_draw: Sequence[str] = ("logits",)
+    _sample_parameters: Sequence[str] = ("logits",)
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ class Beta(Distribution):
       array([0.4   , 1.5   , 0.6875], dtype=float32)
     """
 
-    _parameters_of_a_draw: Sequence[str] = ("concentration1", "concentration0")
+    _sample_parameters: Sequence[str] = ("concentration1", "concentration0")
 
     def __init__(
         self,

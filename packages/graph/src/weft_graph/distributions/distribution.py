@@ -94,7 +94,7 @@ class Distribution:
     """
 
     _event_rank = 0
-    _parameters_of_a_draw: Sequence[str] = ()
+    _sample_parameters: Sequence[str] = ()
     """Arguments of the constructor with the shape of a sample, if all others have defaults."""
 
     def __init__(
@@ -203,9 +203,9 @@ class Distribution:
 
     @classmethod
     def _param_shapes(cls, sample_shape: Output) -> dict[str, Output]:
-        if not cls._parameters_of_a_draw:
+        if not cls._sample_parameters:
             raise errors.UnimplementedError(f"{cls.__name__} does not implement _param_shapes")
-        return dict.fromkeys(cls._parameters_of_a_draw, sample_shape)
+        return dict.fromkeys(cls._sample_parameters, sample_shape)
 
     def _parameters_and_ranks(self) -> list[tuple[Output, int]]:
         """Return the parameters, each with its number of trailing non-batch axes."""

@@ -31,7 +31,7 @@ class Exponential(Gamma):
       np.float32(0.5)
     """
 
-    _parameters_of_a_draw: Sequence[str] = ("rate",)
+    _sample_parameters: Sequence[str] = ("rate",)
 
     def __init__(
         self,

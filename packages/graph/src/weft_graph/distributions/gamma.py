@@ -40,7 +40,7 @@ class Gamma(Distribution):
       [np.float32(1.5), np.float32(0.75), np.float32(1.0)]
     """
 
-    _parameters_of_a_draw: Sequence[str] = ("concentration", "rate")
+    _sample_parameters: Sequence[str] = ("concentration", "rate")
 
     def __init__(
         self,

@@ -39,7 +39,7 @@ class Laplace(Distribution):
       np.float32(0.5)
     """
 
-    _parameters_of_a_draw: Sequence[str] = ("loc", "scale")
+    _sample_parameters: Sequence[str] = ("loc", "scale")
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ class Normal(Distribution):
       array([-1.737, -1.612], dtype=float32)
     """
 
-    _parameters_of_a_draw: Sequence[str] = ("loc", "scale")
+    _sample_parameters: Sequence[str] = ("loc", "scale")
 
     def __init__(
         self,

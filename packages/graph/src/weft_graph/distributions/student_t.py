@@ -45,7 +45,7 @@ class StudentT(Distribution):
       array([0.3676, 3.    ], dtype=float32)
     """
 
-    _parameters_of_a_draw: Sequence[str] = ("df", "loc", "scale")
+    _sample_parameters: Sequence[str] = ("df", "loc", "scale")
 
     def __init__(
         self,

@@ -36,7 +36,7 @@ class Uniform(Distribution):
       array([0.  , 0.25], dtype=float32)
     """
 
-    _parameters_of_a_draw: Sequence[str] = ("low", "high")
+    _sample_parameters: Sequence[str] = ("low", "high")
 
     def __init__(
         self,

@@ -65,7 +65,7 @@ class BodyCopy:
         self._stand = stand
         self._keeps = keeps
         self._outer_context = current_context(graph)
-        self._inside = ControlFlowContext(graph, "", self._outer_context, register=False)
+        self._inner_context = ControlFlowContext(graph, "", self._outer_context, register=False)
         if self._outer_context is not None:
             arguments = [self._outer_context.capture(value) for value in arguments]
         if function.graph.has_contexts:
@@ -112,7 +112,7 @@ class BodyCopy:
         if node.device:
             counterpart.device = parse(counterpart.device).merge(parse(node.device)).to_string()
         if node.context is not self._target_context:
-            counterpart.context = self._inside
+            counterpart.context = self._inner_context
         self.nodes[node] = counterpart
         self.outputs.update(zip(node.outputs, counterpart.outputs, strict=True))
 
@@ -225,7 +225,7 @@ class BodyCopy:
 
     def _restore_contexts(self, source: Graph, members: Sequence[Node]) -> None:
         for node in self.nodes.values():
-            if node.context is self._inside:
+            if node.context is self._inner_context:
                 node.context = None
         records = records_of(source, members)
         names = {record.name: self._name(record.name) for record in records}

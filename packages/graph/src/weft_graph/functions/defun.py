@@ -140,7 +140,7 @@ class DefinedFunction:
         self._out_names = list(out_names or ())
         self._shape_func = shape_func
         self._attrs = dict(attrs or {})
-        self._made: Function | None = None
+        self._built_function: Function | None = None
         self._package: Package | None = None
         self._building = False
 
@@ -184,7 +184,7 @@ class DefinedFunction:
 
         Raises: FailedPreconditionError: the function is built already.
         """
-        if self._made is not None or self._grad_func is not None:
+        if self._built_function is not None or self._grad_func is not None:
             raise errors.FailedPreconditionError(
                 f"the function {name_of(self._func)} is already built or already has a gradient"
             )
@@ -217,13 +217,13 @@ class DefinedFunction:
     # ------------------------------------------------------------------ building
 
     def _function(self) -> Function:
-        if self._made is None:
+        if self._built_function is None:
             self._building = True
             try:
-                self._made = self._build(get_default_graph())
+                self._built_function = self._build(get_default_graph())
             finally:
                 self._building = False
-        return self._made
+        return self._built_function
 
     def _check_func(self, *args: Any) -> Any:
         result = self._func(*args)
@@ -281,7 +281,7 @@ class OverloadedFunction:
         self._func = func
         self._names = list(argnames)
         self._options = options
-        self._made: dict[tuple[DType, ...], DefinedFunction] = {}
+        self._built_function: dict[tuple[DType, ...], DefinedFunction] = {}
 
     def instantiate(self, input_types: Sequence[Any]) -> DefinedFunction:
         """Return the function for element types.
@@ -296,7 +296,7 @@ class OverloadedFunction:
                 f"{name_of(self._func)} takes {len(self._names)} arguments "
                 f"({', '.join(self._names)}), got {len(types)}"
             )
-        instance = self._made.get(types)
+        instance = self._built_function.get(types)
         if instance is None:
             options = dict(self._options)
             if options["func_name"] is not None:
@@ -304,7 +304,7 @@ class OverloadedFunction:
                 options["func_name"] = f"{options['func_name']}_{suffix}"
             if isinstance(options["grad_func"], OverloadedFunction):
                 options["grad_func"] = self._gradient_for(types)
-            instance = self._made[types] = DefinedFunction(
+            instance = self._built_function[types] = DefinedFunction(
                 self._func, self._names, types, **options
             )
         return instance

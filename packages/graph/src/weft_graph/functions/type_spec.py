@@ -110,13 +110,13 @@ def _format_part(part: Any) -> str:
     return part.name if isinstance(part, DType) else repr(part)
 
 
-def _all_pairs(test: Callable[[Any, Any], bool], own: Any, others: Any) -> bool:
+def _all_pairs(test: Callable[[Any, Any], bool], first: Any, second: Any) -> bool:
     """Return True if two structures match and a predicate is true for all pairs of leaves."""
     try:
-        nest.assert_same_structure(own, others)
+        nest.assert_same_structure(first, second)
     except (errors.InvalidTypeError, errors.InvalidArgumentError):
         return False
-    pairs = zip(nest.flatten(own), nest.flatten(others), strict=True)
+    pairs = zip(nest.flatten(first), nest.flatten(second), strict=True)
     return all(test(a, b) for a, b in pairs)
 
 

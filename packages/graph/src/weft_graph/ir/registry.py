@@ -39,7 +39,7 @@ class Registry(Generic[V]):
         self.kind = kind
         self._table: dict[str, V] = {}
         packages = (package,) if isinstance(package, str) else tuple(package or ())
-        self._own = PackageModules(*packages) if packages else None
+        self._package_modules = PackageModules(*packages) if packages else None
         self._group = group
         self._entry_points = EntryPointModules(group) if group is not None else None
         self._lock = threading.RLock()
@@ -117,16 +117,16 @@ class Registry(Generic[V]):
         Args:
           modules: full names of modules; unknown ones are ignored.
         """
-        if self._own is not None:
-            self._own.load_modules(modules)
+        if self._package_modules is not None:
+            self._package_modules.load_modules(modules)
         if self._entry_points is not None:
             self._entry_points.load_plain()
 
     def _load(self, key: str | None) -> None:
         """Import the remaining sources in order until one has registered `key`."""
-        if self._own is not None and not self._own.is_complete:
-            self._own.load()
-            if not self._own.is_complete:  # a module of it is looking something up
+        if self._package_modules is not None and not self._package_modules.is_complete:
+            self._package_modules.load()
+            if not self._package_modules.is_complete:  # a module of it is looking something up
                 return
         if self._entry_points is not None and (key is None or key not in self._table):
             self._entry_points.load()

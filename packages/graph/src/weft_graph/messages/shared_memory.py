@@ -75,11 +75,11 @@ class _Reader:
     """Adds separate reads for the successors of a variable's updates."""
 
     def __init__(self, successors: _Successors, reference: Output) -> None:
-        self._behind = successors
+        self._update_successors = successors
         self._updates = frozenset(reads.updates(reference))
 
     def _is_late(self, node: Node) -> bool:
-        return self._behind.follows(node, self._updates)
+        return self._update_successors.follows(node, self._updates)
 
     def renew(self, value: Output, reference: Callable[[], Output]) -> None:
         """Rebuild the users of `value`, which aliases the variable.

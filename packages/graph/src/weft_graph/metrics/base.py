@@ -110,8 +110,8 @@ def ratio(numerator: Any, denominator: Any, name: str) -> Output:
 
 def _scope_with_checks(products: Output, weights: Output | None) -> AbstractContextManager[Any]:
     """Open a scope in which updates run only after the checks of the weights."""
-    waits = [] if weights is None else [products]
-    return get_default_graph().control_dependencies(waits)
+    control_inputs = [] if weights is None else [products]
+    return get_default_graph().control_dependencies(control_inputs)
 
 
 # ------------------------------------------------------------------------------- means

@@ -39,7 +39,7 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Output:
     x, y = pair(a, b)
     late = isinstance(axes, Output) and shape_rules.constant_array(axes) is None
     if late or x.dims is None or y.dims is None:
-        return _late_tensordot(x, y, axes, name)
+        return _dynamic_tensordot(x, y, axes, name)
     axes_x, axes_y = _contraction_axes(axes, len(x.dims), len(y.dims))
     for i, j in zip(axes_x, axes_y, strict=True):
         shape_rules.merge_size(x.dims[i], y.dims[j], f"the sizes of axis {i} and axis {j}")
@@ -51,12 +51,12 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Output:
     return out("Reshape", [product, _shape_vector(dims, parts)], name=name or "Tensordot")
 
 
-def _late_tensordot(x: Output, y: Output, axes: Any, name: str | None) -> Output:
+def _dynamic_tensordot(x: Output, y: Output, axes: Any, name: str | None) -> Output:
     """Compute `tensordot` with ranks or axes that are known only at run time."""
     with get_default_graph().name_scope(name or "Tensordot") as scope:
         axes_x, axes_y = _late_axes(axes, out("Rank", [x]), out("Rank", [y]))
-        left_matrix, free_x, sizes_x = _late_matrix(x, axes_x, last=True)
-        right, free_y, sizes_y = _late_matrix(y, axes_y, last=False)
+        left_matrix, free_x, sizes_x = _dynamic_matrix(x, axes_x, last=True)
+        right, free_y, sizes_y = _dynamic_matrix(y, axes_y, last=False)
         assert_equal = checks.assert_equal(sizes_x, sizes_y, message="the sizes of axes must agree")
         product = out("MatMul", [control.with_dependencies([assert_equal], left_matrix), right])
         return out("Reshape", [product, out("ConcatV2", [[free_x, free_y], 0])], name=scope)
@@ -90,7 +90,7 @@ def _from_the_front(axes: Output, rank: Output) -> Output:
     return result
 
 
-def _late_matrix(value: Output, axes: Output, last: bool) -> tuple[Output, Output, Output]:
+def _dynamic_matrix(value: Output, axes: Output, last: bool) -> tuple[Output, Output, Output]:
     """Return the result of `_to_matrix`, and the sizes of the free and of the contracted axes."""
     shape = out("Shape", [value])
     free = create("ListDiff", [out("Range", [0, out("Rank", [value]), 1]), axes]).outputs[0]

@@ -40,10 +40,10 @@ def _mul(a: Any, b: Any) -> Any:
     return out("Mul", (a, b), None, "mul")
 
 
-def _logical(on_bool: str, on_integers: str, name: str) -> Callable[[Any, Any], Output]:
+def _logical(bool_op: str, integer_op: str, name: str) -> Callable[[Any, Any], Output]:
     def build(a: Any, b: Any) -> Output:
         tensor = convert_to_tensor(a if isinstance(a, Operators) else b)
-        return out(on_bool if tensor.dtype.is_bool else on_integers, (a, b), None, name)
+        return out(bool_op if tensor.dtype.is_bool else integer_op, (a, b), None, name)
 
     return build
 

@@ -83,7 +83,7 @@ class Flow:
         self.frame: dict[Node, Frame] = {}
         self._children: dict[tuple[Frame, str], Frame] = {}
         self._guard: dict[Node, Guard] = {}
-        self._inside: dict[Output, int] = {}
+        self._decision_depths: dict[Output, int] = {}
         for node in nodes:
             self._set_guard(node)
         for frame in self.frames:
@@ -122,7 +122,7 @@ class Flow:
         if isinstance(source, Node):
             return 0, source.index, side
         computed = len(self.output_guard(source))
-        return max(computed, self._inside.get(source, 0)), source.node.index, side
+        return max(computed, self._decision_depths.get(source, 0)), source.node.index, side
 
     # ------------------------------------------------------------------ one node
 
@@ -158,7 +158,9 @@ class Flow:
             frame_around.following.append(node)
         elif node.role is Role.SWITCH:
             decided = predicate(node)
-            self._inside[decided] = min(len(guard), self._inside.get(decided, len(guard)))
+            self._decision_depths[decided] = min(
+                len(guard), self._decision_depths.get(decided, len(guard))
+            )
         elif node.role is Role.TRIGGER and node.controls:
             guard = frozenset.intersection(*map(self._control_guard, node.controls))
         self._guard[node] = guard

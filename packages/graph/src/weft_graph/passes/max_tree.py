@@ -12,7 +12,7 @@ class MaxTree:
     def __init__(self, numbers: Sequence[int]) -> None:
         self._size = 1 << max(0, len(numbers) - 1).bit_length()
         self._maxima = [0] * (2 * self._size)
-        self._more = [0] * (2 * self._size)
+        self._pending_additions = [0] * (2 * self._size)
         self._maxima[self._size : self._size + len(numbers)] = numbers
         for i in range(self._size - 1, 0, -1):
             self._maxima[i] = max(self._maxima[2 * i], self._maxima[2 * i + 1])
@@ -26,12 +26,14 @@ class MaxTree:
             return
         if begin <= low and high <= end:
             self._maxima[i] += number
-            self._more[i] += number
+            self._pending_additions[i] += number
             return
         middle = (low + high) // 2
         self._add(2 * i, low, middle, begin, end, number)
         self._add(2 * i + 1, middle, high, begin, end, number)
-        self._maxima[i] = self._more[i] + max(self._maxima[2 * i], self._maxima[2 * i + 1])
+        self._maxima[i] = self._pending_additions[i] + max(
+            self._maxima[2 * i], self._maxima[2 * i + 1]
+        )
 
     def largest(self, begin: int, end: int) -> int:
         """Return the largest element at [begin, end), but at least 0; 0 for an empty range."""
@@ -45,4 +47,4 @@ class MaxTree:
         middle = (low + high) // 2
         left = self._largest(2 * i, low, middle, begin, end)
         right = self._largest(2 * i + 1, middle, high, begin, end)
-        return self._more[i] + max(left, right)
+        return self._pending_additions[i] + max(left, right)

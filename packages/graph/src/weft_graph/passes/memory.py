@@ -131,7 +131,7 @@ def _moves_value(node: Node) -> bool:
     return bool(node.controls) or node.device != node.inputs[0].node.device
 
 
-def takes_memory(output: Output) -> bool:
+def occupies_memory(output: Output) -> bool:
     """Return True if the memory of an output's value is allocated by the step."""
     return not (_is_immovable(output) or _is_kept(output.node))
 
@@ -211,7 +211,7 @@ class Values:
         else:
             number = len(self.sizes)
             size = 0 if _is_immovable(output) else self._bytes_of(output)
-            self.sizes.append(size if takes_memory(output) else 0)
+            self.sizes.append(size if occupies_memory(output) else 0)
             self.moved.append(size)
         self.numbers[output] = number
         return number

@@ -59,7 +59,7 @@ def partition(
     """
     flow = Flow(nodes)
     devices = Assignment(nodes, flow, device_of, home, gates)
-    if len(devices.used) < 2 and not devices.away:
+    if len(devices.used) < 2 and not devices.remote_devices:
         return None
     return _Partitioner(step, flow, devices, delays or {}, lossy).run(nodes)
 
@@ -72,10 +72,10 @@ class Assignment:
 
     Args:
       home: the device of nodes without inputs.
-      away: as in `partition`.
+      gates: as in `partition`.
     Attributes:
       used: the devices that run nodes.
-      away: those of them with memory separate from their host's.
+      remote_devices: those of them with memory separate from their host's.
     """
 
     def __init__(
@@ -94,9 +94,9 @@ class Assignment:
                 self._assign_variable(merge)
         used = {self.of(node): None for node in nodes if not is_anywhere(node)}
         self._gates = gates
-        self.away = frozenset(gates).intersection(used)
-        if self.away:
-            used = {**{gates[name]: None for name in used if name in self.away}, **used}
+        self.remote_devices = frozenset(gates).intersection(used)
+        if self.remote_devices:
+            used = {**{gates[name]: None for name in used if name in self.remote_devices}, **used}
         self.used = list(used) or [home]
 
     def of(self, node: Node) -> str:
@@ -108,7 +108,7 @@ class Assignment:
 
     def gate(self, device: str) -> str:
         """Return the device through which feeds and fetches of a device are transferred."""
-        return self._gates[device] if device in self.away else device
+        return self._gates[device] if device in self.remote_devices else device
 
     def _trace_device(self, node: Node) -> str:
         while goes_along(node):
@@ -123,11 +123,15 @@ class Assignment:
     def crosses(self, need: Node, node: Node) -> bool:
         """Return True if a node may wait for a transfer of `need`."""
         if is_anywhere(need):
-            return need.role is Role.ARGUMENT and bool(self.away) and self._can_be_remote(node)
+            return (
+                need.role is Role.ARGUMENT
+                and bool(self.remote_devices)
+                and self._can_be_remote(node)
+            )
         return is_anywhere(node) or self.of(need) != self.of(node)
 
     def _can_be_remote(self, node: Node) -> bool:
-        return is_anywhere(node) or self.of(node) in self.away
+        return is_anywhere(node) or self.of(node) in self.remote_devices
 
     def _assign_variable(self, merge: Node) -> None:
         following = next(s.node for s in merge.inputs if is_back_edge(merge, s))
@@ -378,7 +382,9 @@ class _Partitioner:
             return counterpart
         node = output.node
         fed = node in self._feeds
-        if is_anywhere(node) and not (fed and self._is_away(part) and is_movable(output.dtype)):
+        if is_anywhere(node) and not (
+            fed and self._has_device_memory(part) and is_movable(output.dtype)
+        ):
             copy = self._copy(node, part)
             if fed:
                 part.feeds[self._feeds[node]] = copy.outputs[0]
@@ -399,8 +405,8 @@ class _Partitioner:
         part.values[output] = received
         return received
 
-    def _is_away(self, part: _Part) -> bool:
-        return part.device in self._devices.away
+    def _has_device_memory(self, part: _Part) -> bool:
+        return part.device in self._devices.remote_devices
 
     def _end(self, node: Node, part: _Part) -> Node | None:
         """Return a node of a part that finishes after `node`; None if no wait is needed."""

@@ -60,7 +60,7 @@ def limit_run_ahead(
             live, new = values.live(numbers[name]), values.made_on(numbers[name])
             queue = _Queue(step, nodes, is_on_device, flow, name, insertions, waiting)
             queue.hold(_earliest_indices(live, new, limit), new)
-            count += queue.held
+            count += queue.num_held
     if count:
         reorder_nodes(step, nodes, insertions)
         step.changes["run ahead"] += count
@@ -114,17 +114,19 @@ class _Queue:
         self._positions = is_on_device
         self._flow = flow
         self._device = device
-        self._before = insertions
+        self._insertions = insertions
         self._waiting = waiting
         self._position = {node: i for i, node in enumerate(nodes)}
         self._rank = [0, *accumulate(map(int, is_on_device))]
         self._own_positions = [i for i, is_mine in enumerate(is_on_device) if is_mine]
         masks = [waiting.blocking_predecessors(nodes[i]) for i in self._own_positions]
         self._masks = [0, *accumulate(masks, or_)]  # the nodes below a rank
-        self._over = [0] * len(nodes)  # all nodes below that rank have finished when a node begins
+        self._finished_ranks = [0] * len(
+            nodes
+        )  # all nodes below that rank have finished when a node begins
         self._barrier: Node | None = None
         self._barred = 0
-        self.held = 0
+        self.num_held = 0
 
     def hold(self, first: Sequence[int], created: Sequence[int]) -> None:
         """Make each node that produces values wait for all nodes before its first index."""
@@ -142,14 +144,14 @@ class _Queue:
             ):
                 self._wait(node, target_rank)
                 finished_rank = target_rank
-            self._over[i] = finished_rank
+            self._finished_ranks[i] = finished_rank
 
     def _can_wait(self, node: Node, rank: int) -> bool:
         return self._is_plain(node) and self._waiting.may_follow(node, self._masks[rank])
 
     def _rank_after(self, i: int) -> int:
         """Return the rank below which all nodes have finished when a node has finished."""
-        finished_rank = self._over[i]
+        finished_rank = self._finished_ranks[i]
         return (
             self._rank[i] + 1
             if self._positions[i] and finished_rank >= self._rank[i]
@@ -173,7 +175,7 @@ class _Queue:
         if control is not None and control not in dependencies_of(node):
             controls = [*node.controls, control]
             self._step.graph.set_control_inputs(node, controls, reason="run ahead")
-            self.held += 1
+            self.num_held += 1
 
     def _bar(self, rank: int) -> Node | None:
         """Return a node that runs after all nodes below a rank have finished."""
@@ -190,7 +192,7 @@ class _Queue:
         barrier = graph.add_derived(template, lookup_op("NoOp"), name)
         barrier.device = self._device
         graph.set_control_inputs(barrier, controls, reason="run ahead")
-        self._before.setdefault(self._nodes[barred_nodes[-1] + 1], []).append(barrier)
+        self._insertions.setdefault(self._nodes[barred_nodes[-1] + 1], []).append(barrier)
         self._barrier = barrier
         return barrier
 

@@ -29,8 +29,8 @@ from weft_graph.passes.memory import (
     MemoryLimits,
     Values,
     aliased_value,
+    occupies_memory,
     static_bytes,
-    takes_memory,
 )
 from weft_graph.passes.partition import Assignment
 
@@ -74,7 +74,7 @@ def swap_to_host(
         if device != host and device in swapping.devices:
             count += swapping.fit(device, limit)
     if count:
-        reorder_nodes(step, nodes, swapping.before)
+        reorder_nodes(step, nodes, swapping.insertions)
         step.changes["swap"] += count
     return count
 
@@ -127,7 +127,7 @@ class _SwapRewriter:
         self.devices, self._limits = placed.spread(nodes, self._values)
         self._depth = self._depths()
         self._host = host
-        self.before: dict[Node, list[Node]] = {}
+        self.insertions: dict[Node, list[Node]] = {}
 
     def _depths(self) -> list[int]:
         """Return the length of the longest path to each node."""
@@ -304,10 +304,12 @@ class _SwapRewriter:
             early = [self._nodes[j] for j in sorted(uses) if j <= wait.begin]
             out = self._identity(out, f"{name}/swapped_out", self._host, early)
             copy = out.node
-            self.before.setdefault(self._nodes[wait.begin + 1], []).append(copy)
+            self.insertions.setdefault(self._nodes[wait.begin + 1], []).append(copy)
         swapped = self._identity(out, f"{name}/swap_in", self._host, controls)
         identity = self._identity(swapped, f"{name}/swapped_in", device, controls)
-        self.before.setdefault(self._nodes[wait.call + 1], []).extend([swapped.node, identity.node])
+        self.insertions.setdefault(self._nodes[wait.call + 1], []).extend(
+            [swapped.node, identity.node]
+        )
         for j, user_device in uses.items():
             if j >= wait.end and (wait.copied or user_device == device):
                 self._replace(
@@ -348,7 +350,7 @@ class _SwapRewriter:
 
     def _is_candidate(self, node: Node) -> bool:
         new_outputs = [output for output in node.outputs if aliased_value(output) is output]
-        return any([takes_memory(output) and self._bytes_of(output) for output in new_outputs])
+        return any([occupies_memory(output) and self._bytes_of(output) for output in new_outputs])
 
     def _identity(self, value: Output, name: str, device: str, controls: Sequence[Node]) -> Output:
         return self._step.identity(value, name, device, controls, reason="swap")

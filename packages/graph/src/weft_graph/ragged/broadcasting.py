@@ -129,10 +129,10 @@ class _Operand:
     """
 
     def __init__(self, value: Any, missing: int, depth: int, dtype: DType) -> None:
-        self.inside = missing > depth
+        self.is_flat_only = missing > depth
         self.levels: list[Rows] = []
         self.flat = value
-        if self.inside:
+        if self.is_flat_only:
             return
         if isinstance(value, RaggedTensor):
             value = value.with_row_splits_dtype(dtype)
@@ -154,7 +154,7 @@ def _values_below(value: Any, depth: int) -> Any:
 def _descend(operands: list[_Operand], depth: int, dtype: DType) -> tuple[list[Rows], list[Output]]:
     """Broadcast operands to common rows, level by level from the outermost."""
     unit = constant_of(np.array(1, dtype.numpy))
-    outer_operands = [operand for operand in operands if not operand.inside]
+    outer_operands = [operand for operand in operands if not operand.is_flat_only]
     sizes = [(operand.rows, operand.static) for operand in outer_operands]
     count, is_equal = _common_size(sizes, unit)
     # For each operand the row that stands for each row of the result; None for all, in order.

@@ -65,7 +65,7 @@ class PartitionedVariable(GraphElement):
         self._dtype: DType = dtypes.as_dtype(dtype)
         self._parts = list(variable_list)
         self._partitions = list(partitions)
-        self._whole: Output | None = None
+        self._joined: Output | None = None
 
     @property
     def name(self) -> str:
@@ -101,11 +101,11 @@ class PartitionedVariable(GraphElement):
     def _as_output(self, as_ref: bool = False) -> Output:
         if self._is_read_here():
             return self._concat_parts()
-        if self._whole is None:
+        if self._joined is None:
             graph = self.graph
             with graph.as_default(), graph.control_dependencies(None):
-                self._whole = self._concat_parts()
-        return self._whole
+                self._joined = self._concat_parts()
+        return self._joined
 
     def _is_read_here(self) -> bool:
         """Return True if the parts may have other values here than in the shared concatenation."""

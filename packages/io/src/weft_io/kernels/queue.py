@@ -65,7 +65,7 @@ def _queue(node: Node, device: Device, store: Callable[[Parts], Store]) -> Kerne
             )
         for label, actual, expected in (
             ("capacity", queue.capacity, limit),
-            ("min_after_dequeue", queue.least, minimum),
+            ("min_after_dequeue", queue.min_after_dequeue, minimum),
             ("seeds", queue.seeds, queue.seeds if seeds == (0, 0) else seeds),
             ("component types", _names(queue.types), _names(types)),
             ("component shapes", _texts(queue.shapes), _texts(shapes)),

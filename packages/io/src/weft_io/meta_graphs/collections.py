@@ -102,7 +102,7 @@ class CollectionReader:
         self._scope = scope
         self._prefix = f"{scope}/" if scope else ""
         own_names = {node.name for node in nodes.values()}
-        self._others = {node.name for node in graph.nodes} - own_names if closed else set()
+        self._outside_names = {node.name for node in graph.nodes} - own_names if closed else set()
         self._renamed = {name for name, node in nodes.items() if node.name != self._prefix + name}
         self._items: list[tuple[str, Any]] = []
         self._items_by_bytes: dict[tuple[str, bytes], Any] = {}
@@ -160,7 +160,7 @@ class CollectionReader:
 
         Raises: InvalidArgumentError, PermissionDeniedError: it does so.
         """
-        if self._renamed or self._others:
+        if self._renamed or self._outside_names:
             for text in _strings(message):
                 self.check_name(text, location)
 
@@ -172,7 +172,7 @@ class CollectionReader:
                 f"{location} refers to {name!r}, which already exists in the graph; pass an "
                 "import_scope, or import into a new graph"
             )
-        if self._prefix + name in self._others:
+        if self._prefix + name in self._outside_names:
             raise errors.PermissionDeniedError(
                 f"{location} names {self._prefix + name!r}, a node of the importing graph; with "
                 "allowed_ops only its own nodes may be named"

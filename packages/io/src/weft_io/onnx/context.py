@@ -37,7 +37,7 @@ class ExpansionLimits:
     def __init__(self, survey: Survey, nodes: Sequence[NodeProto]) -> None:
         self._survey = survey
         self._limit = max(_MIN_LIMIT, _MAX_RATIO * survey.num_nodes)
-        self._left = self._limit
+        self._num_remaining = self._limit
         self._calls: list[Op] = []
         if survey.functions:
             self._check(nodes)
@@ -86,8 +86,8 @@ class ExpansionLimits:
 
         Raises: ResourceExhaustedError: there are too many.
         """
-        self._left -= 1
-        if self._left < 0:
+        self._num_remaining -= 1
+        if self._num_remaining < 0:
             raise self._too_many_nodes_error()
 
     def _too_many_nodes_error(self) -> errors.ResourceExhaustedError:

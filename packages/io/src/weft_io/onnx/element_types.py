@@ -36,7 +36,7 @@ _NUMBERS: Final[dict[int, DType]] = {
     TensorProto.UINT2: dtypes.uint2,
     TensorProto.INT2: dtypes.int2,
 }
-_OF_WEFT: Final = {dtype: number for number, dtype in _NUMBERS.items()}
+_NUMBER_OF_DTYPE: Final = {dtype: number for number, dtype in _NUMBERS.items()}
 
 
 def weft_type(number: int) -> DType:
@@ -59,7 +59,7 @@ def onnx_type(dtype: DType) -> int:
 
     Raises: UnimplementedError: ONNX has no such type.
     """
-    result = _OF_WEFT.get(dtype.base_dtype)
+    result = _NUMBER_OF_DTYPE.get(dtype.base_dtype)
     if result is None:
         raise errors.UnimplementedError(f"ONNX has no element type {dtype.name}")
     return result

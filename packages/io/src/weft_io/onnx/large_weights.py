@@ -37,7 +37,7 @@ class _Field(NamedTuple):
 
     number: int
     wire: int
-    at: int
+    tag_start: int
     begin: int
     end: int
 
@@ -104,18 +104,24 @@ def _replace(data: bytes | memoryview) -> tuple[bytes, dict[bytes, tuple[int, in
             continue
         word = key + len(ranges).to_bytes(4, "big")
         ranges[word] = raw[0].begin, raw[0].end
-        leading, trailing = view[item.begin : raw[0].at], view[raw[0].end : item.end]
+        leading, trailing = view[item.begin : raw[0].tag_start], view[raw[0].end : item.end]
         value: list[bytes | memoryview] = [
             leading,
             _encode_tag(_RAW_DATA, len(word)),
             word,
             trailing,
         ]
-        parts += [view[position : item.at], _encode_tag(_INITIALIZER, sum(map(len, value))), *value]
+        parts += [
+            view[position : item.tag_start],
+            _encode_tag(_INITIALIZER, sum(map(len, value))),
+            *value,
+        ]
         position = item.end
     parts.append(view[position : graph.end])
     size = sum(map(len, parts))
-    remainder = b"".join([view[: graph.at], _encode_tag(_GRAPH, size), *parts, view[graph.end :]])
+    remainder = b"".join(
+        [view[: graph.tag_start], _encode_tag(_GRAPH, size), *parts, view[graph.end :]]
+    )
     return remainder, ranges
 
 

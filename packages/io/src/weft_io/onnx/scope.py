@@ -49,7 +49,7 @@ class Scope:
         attributes: Mapping[str, Any] | None = None,
     ) -> None:
         self._context = context
-        self._around = outer
+        self._outer = outer
         self._versions = versions
         self._attributes = attributes or {}
         self._weights: dict[str, Any] = {}
@@ -84,7 +84,7 @@ class Scope:
             if name in scope._weights:
                 scope.known[name] = value = scope._constant(name)
                 return value
-            scope = scope._around
+            scope = scope._outer
         raise errors.InvalidArgumentError(f"{user} {name!r} is not produced by an earlier node")
 
     def _constant(self, name: str) -> Output:

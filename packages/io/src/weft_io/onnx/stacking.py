@@ -88,9 +88,11 @@ class Stacking:
         self._uses = Counter(_used(body))
         self._steps = {item.value: step for item in states if (step := _step(item))}
         self._firsts = {item.value: item.first for item in states}
-        self._turns = self._bound()
+        self._range_end = self._bound()
         self._arrays = [result for item in states if (result := self._array(item)) is not None]
-        self._inside = {value for node in body.nodes for value in node.outputs} | {*body.inputs}
+        self._body_values = {value for node in body.nodes for value in node.outputs} | {
+            *body.inputs
+        }
 
     def add(self, export: NodeExport) -> None:
         """Add the loop, and set the final values of its variables."""
@@ -137,7 +139,7 @@ class Stacking:
         step = 0 if counter is None or offset else self._steps.get(counter, 0)
         if element is None or not step or not self._begins(filling, counter, step):
             return None
-        full = filling.count is None or self._turns == (counter, *self._end(filling, step))
+        full = filling.count is None or self._range_end == (counter, *self._end(filling, step))
         if not full and step != 1:
             return None
         return _Array(
@@ -248,12 +250,12 @@ class Stacking:
         return export.filled(0, sizes, array.element.dtype)
 
     def _backwards(self) -> bool:
-        return self._turns is not None and self._steps[self._turns[0]] == -1
+        return self._range_end is not None and self._steps[self._range_end[0]] == -1
 
     def _range(self) -> tuple[Number, Number]:
         """Return the lowest counter of an iteration, and the highest plus 1."""
-        assert self._turns is not None
-        counter, *end = self._turns
+        assert self._range_end is not None
+        counter, *end = self._range_end
         (base, first), (last_base, last) = number(self._firsts[counter]), end
         return (
             ((last_base, last), (base, first + 1))
@@ -269,7 +271,7 @@ class Stacking:
     def _rows(self, carried: Sequence[State]) -> list[ExportedNode]:
         """Return the nodes that read one row per iteration; empty if the loop cannot be a Scan."""
         if (
-            self._turns is None
+            self._range_end is None
             or self._opset < _SCAN
             or any(item.value.sequence for item in carried)
         ):
@@ -288,13 +290,13 @@ class Stacking:
 
     def _is_row(self, node: ExportedNode) -> bool:
         """Return True if a node reads the iteration's row of a tensor that has all rows."""
-        assert self._turns is not None
+        assert self._range_end is not None
         if node.op != "Gather" or node.attributes.get("axis", 0) or len(node.inputs) != 2:
             return False
         rows = node.inputs[0]
-        if rows is None or rows in self._inside:
+        if rows is None or rows in self._body_values:
             return False
-        if number(node.inputs[1]) != (self._turns[0], 0):
+        if number(node.inputs[1]) != (self._range_end[0], 0):
             return False
         (base, count), (last_base, last) = size(rows, 0), self._range()[1]
         return base == last_base and last <= count

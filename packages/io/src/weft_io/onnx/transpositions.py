@@ -29,9 +29,9 @@ class Transpositions:
     """
 
     def __init__(self, outer: Transpositions | None = None) -> None:
-        self._around = outer
+        self._outer = outer
         self._sources: dict[Output, tuple[Output, Order]] = {}
-        self._made: dict[tuple[Output, Order], Output] = {}
+        self._cache: dict[tuple[Output, Order], Output] = {}
         self._constants: dict[tuple[int, ...] | int, Output] = {}
 
     def constant(self, value: Order | int) -> Output:
@@ -44,13 +44,11 @@ class Transpositions:
     def source(self, x: Output) -> tuple[Output, Order] | None:
         """Return the value and the permutation that a value is a transposition of, or None."""
         result = self._sources.get(x)
-        return self._around.source(x) if result is None and self._around is not None else result
+        return self._outer.source(x) if result is None and self._outer is not None else result
 
     def _find_transposed(self, x: Output, order: Order) -> Output | None:
-        result = self._made.get((x, order))
-        return (
-            self._around._find_transposed(x, order) if result is None and self._around else result
-        )
+        result = self._cache.get((x, order))
+        return self._outer._find_transposed(x, order) if result is None and self._outer else result
 
     def transposed(self, x: Output, order: Sequence[int]) -> Output:
         """Permute axes; the inverse permutation returns the original value."""
@@ -62,7 +60,7 @@ class Transpositions:
         result = self._find_transposed(x, order)
         if result is None:
             result = transpose(x, self.constant(order))
-            self._made[x, order] = result
+            self._cache[x, order] = result
             self._sources[result] = (x, order)
         return result
 

@@ -50,7 +50,7 @@ class Values:
         self, folder: Path | None, large_weights: Mapping[bytes, Bytes] | None = None
     ) -> None:
         self._folder = folder
-        self._apart = large_weights or {}
+        self._large_weights = large_weights or {}
 
     def array(self, tensor: TensorProto) -> np.ndarray[Any, Any]:
         """Return the elements of a tensor: strings as bytes, numbers without a copy if possible.
@@ -79,7 +79,7 @@ class Values:
         return result
 
     def _numbers(self, tensor: TensorProto, dtype: DType) -> np.ndarray[Any, Any]:
-        raw = self._apart.get(tensor.raw_data) if self._apart else None
+        raw = self._large_weights.get(tensor.raw_data) if self._large_weights else None
         if raw is None:
             return numpy_helper.to_array(tensor)
         if tensor.data_type in _PACKED or sys.byteorder == "big":

@@ -109,7 +109,7 @@ class NumericsGuard:
     def __init__(self, optimizer: Any) -> None:
         self._optimizer = optimizer
         self._stages: list[list[Output]] = []  # the loss, then the gradients
-        self._kept: dict[Output, Any] = {}
+        self._stored_inputs: dict[Output, Any] = {}
         self._global_step: Any = None
 
     def __getattr__(self, name: str) -> Any:
@@ -196,7 +196,7 @@ class NumericsGuard:
           feed_dict: as for the failed step.
         """
         feeds = dict(feed_dict or {})
-        for source, variable in self._kept.items():
+        for source, variable in self._stored_inputs.items():
             feeds[source] = session.run(variable.value())
         saved_setting, settings.check_numerics = settings.check_numerics, True
         try:
@@ -235,7 +235,7 @@ class NumericsGuard:
                 dtype=source.dtype,
                 name="input",
             )
-            self._kept[source] = variable
+            self._stored_inputs[source] = variable
             nodes.append(variable.assign(source, use_locking=False).op)
         return nodes
 

@@ -126,7 +126,7 @@ class FileReader:
         self.path = path
         self._source: Source | None = None
         self._base = position.base
-        self._taken = 0
+        self._num_taken = 0
         self._to_skip = position.taken
         self._number = position.number
         self._chunk: list[bytes] = []
@@ -138,7 +138,7 @@ class FileReader:
     @property
     def is_done(self) -> bool:
         """True if it is known that no record follows."""
-        return bool(self._chunk) and self._taken == len(self._chunk) and self._kind in _SINGLE
+        return bool(self._chunk) and self._num_taken == len(self._chunk) and self._kind in _SINGLE
 
     @property
     def is_open(self) -> bool:
@@ -148,7 +148,9 @@ class FileReader:
     @property
     def position(self) -> reader_state.ReaderPosition:
         """The position where reading continues later."""
-        return reader_state.ReaderPosition(self._base, self._taken + self._to_skip, self._number)
+        return reader_state.ReaderPosition(
+            self._base, self._num_taken + self._to_skip, self._number
+        )
 
     def take(self, limit: int) -> Records:
         """Return up to `limit` records; empty lists at the end of the file.
@@ -156,26 +158,26 @@ class FileReader:
         Raises: OpError: the file cannot be opened, or a record is damaged.
         """
         self._skip_to_position()
-        if self._taken == len(self._chunk) and not self._next_chunk():
+        if self._num_taken == len(self._chunk) and not self._next_chunk():
             return [], []
-        values = self._chunk[self._taken : self._taken + limit]
-        self._taken += len(values)
+        values = self._chunk[self._num_taken : self._num_taken + limit]
+        self._num_taken += len(values)
         return self._keys(values), values
 
     def _skip_to_position(self) -> None:
         """Skip header lines, and the records that were returned before a restart."""
         while self._to_skip or self._headers:
-            if self._taken == len(self._chunk) and not self._next_chunk():
+            if self._num_taken == len(self._chunk) and not self._next_chunk():
                 self._check_all_skipped()
                 return
-            passed = min(self._to_skip or self._headers, len(self._chunk) - self._taken)
+            passed = min(self._to_skip or self._headers, len(self._chunk) - self._num_taken)
             if self._to_skip:
                 self._to_skip -= passed
                 self._offset += self._size_of(self._chunk[:passed])
             else:
                 self._headers -= passed
                 self._number += passed
-            self._taken += passed
+            self._num_taken += passed
 
     def _check_all_skipped(self) -> None:
         num_missing, self._to_skip, self._headers = self._to_skip, 0, 0
@@ -192,7 +194,7 @@ class FileReader:
                 raise errors.InvalidArgumentError(f"there is no file named {_name(self.path)!r}")
             self._source = _OPEN[self._kind](self.path, self._base, self._settings)
         self._base = self._offset = self._source.offset
-        self._chunk, self._taken = [], 0
+        self._chunk, self._num_taken = [], 0
         self._chunk = self._source.read_chunk()
         return bool(self._chunk)
 

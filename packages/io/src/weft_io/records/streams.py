@@ -149,19 +149,19 @@ class _Inflated:
         self._pending = b""
         self._consumed = 0
         self._has_started = False
-        self._more = False
+        self._may_have_more = False
         self._broken = False
 
     def read(self, size: int) -> bytes:
         while True:
-            if not self._pending and not self._more and not self._fill():
+            if not self._pending and not self._may_have_more and not self._fill():
                 return b""
             try:
                 data = self._inflate.decompress(self._pending, size)
             except zlib.error as cause:
                 raise self._damaged_error(str(cause)) from cause
             # All input may be taken in before all output is given out.
-            self._more = len(data) == size
+            self._may_have_more = len(data) == size
             self._advance()
             if data:
                 return data
@@ -186,7 +186,7 @@ class _Inflated:
         self._pending = remaining
 
     def _damaged_error(self, reason: str) -> errors.DataLossError:
-        self._pending, self._more, self._broken = b"", False, True  # the stream ends here
+        self._pending, self._may_have_more, self._broken = b"", False, True  # the stream ends here
         return errors.DataLossError(
             f"{self.path} is not complete {self._kind} data at offset {self._consumed} of the "
             "file: "

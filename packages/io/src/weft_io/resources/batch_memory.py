@@ -54,7 +54,7 @@ class _Block:
         """Return one row."""
         return np.asarray(_RowOwner(self.array, self._address + index * self._row_bytes))
 
-    def holds(self, values: Sequence[Any]) -> bool:
+    def starts_with(self, values: Sequence[Any]) -> bool:
         """Return True if the values are the first rows, in order."""
         shape, dtype = self.array.shape[1:], self.array.dtype
         for index, value in enumerate(values):
@@ -141,7 +141,7 @@ class BatchMemory:
         if block is None:
             return None
         for index, values in enumerate(columns):
-            if block.holds(values):
+            if block.starts_with(values):
                 self._failures = 0
                 full = len(values) == self._size
                 return index, block.array if full else block.array[: len(values)]

@@ -122,7 +122,7 @@ class Queue(Resource):
         self.types = tuple(types)
         self.shapes = tuple(shapes)
         self.capacity = UNBOUNDED if capacity < 0 else capacity
-        self.least = minimum
+        self.min_after_dequeue = minimum
         self.seeds = seeds
         self.is_closed = False
         self._store = store
@@ -345,7 +345,7 @@ class Queue(Resource):
         return NOT_READY
 
     def _available(self) -> int:
-        return len(self._store) - (0 if self.is_closed else self.least)
+        return len(self._store) - (0 if self.is_closed else self.min_after_dequeue)
 
     def _num_reserved(self) -> int:
         return 0 if self._reserving is None else max(0, min(self._num_wanted, self._available()))

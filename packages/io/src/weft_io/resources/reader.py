@@ -37,13 +37,13 @@ class _Name:
       came: True once the dequeue has completed.
     """
 
-    __slots__ = ("_reader", "asking", "came", "read")
+    __slots__ = ("_reader", "asking", "has_completed", "read")
 
     def __init__(self, reader: ReaderResource, read: _Read) -> None:
         self._reader = reader
         self.read = read
         self.asking = threading.get_ident()
-        self.came = False
+        self.has_completed = False
 
     def __call__(self, value: Any = None) -> None:
         self._reader.named(self, value[0].item())
@@ -122,13 +122,13 @@ class ReaderResource(Resource):
         read.queue.dequeue(name, read.cancellation)
         with self._line.lock:
             name.asking = 0
-            return name.came
+            return name.has_completed
 
     def named(self, answer: _Name, name: bytes | None) -> None:
         """Open the file of the dequeued name; `name` is None if the dequeue failed."""
         with self._line.lock:
             self._asking = False
-            answer.came = True
+            answer.has_completed = True
             if name is not None:
                 # Also when the read was cancelled meanwhile: the next one gets it.
                 self.reader.start(name)

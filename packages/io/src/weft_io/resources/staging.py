@@ -45,7 +45,7 @@ class _Area(Resource):
         self.memory_limit = memory_limit
         self._bytes = 0
         self._puts = Waiters()
-        self._gets = Waiters(self._puts.lock)
+        self._get_waiters = Waiters(self._puts.lock)
         self._lock = self._puts.lock
         self._lines: dict[int, _Line] = {}
         self._arrived_keys: set[int] = set()
@@ -54,7 +54,7 @@ class _Area(Resource):
         """Return the number of waiting puts, and of waiting reads and gets."""
         with self._lock:
             particular = sum([len(line.waiters) for line in self._lines.values()])
-            return len(self._puts), len(self._gets) + particular
+            return len(self._puts), len(self._get_waiters) + particular
 
     def _check_size(self, size: int) -> None:
         if self.memory_limit and size > self.memory_limit:
@@ -105,7 +105,7 @@ class _Area(Resource):
     def wake(self) -> None:
         """Wake all waiters that can proceed."""
         while True:
-            Waiters.wake_all(self._puts, self._gets)
+            Waiters.wake_all(self._puts, self._get_waiters)
             with self._lock:
                 lines = [self._lines[key] for key in self._arrived_keys if key in self._lines]
                 self._arrived_keys.clear()
@@ -132,7 +132,7 @@ class _Area(Resource):
         with self._lock:
             lines = [line.waiters for line in self._lines.values()]
             self._drop()
-        for line in (self._puts, self._gets, *lines):
+        for line in (self._puts, self._get_waiters, *lines):
             line.close(self._deleted_error())
 
 
@@ -214,7 +214,7 @@ class StagingArea(_Area):
             self._bytes -= size
             return values
 
-        self._wait(self._gets, attempt, completion, cancellation)
+        self._wait(self._get_waiters, attempt, completion, cancellation)
 
     def peek(
         self, index: int, completion: CompletionCallback, cancellation: Cancellation | None = None
@@ -369,7 +369,7 @@ class MapStagingArea(_Area):
                 return NOT_READY
             return np.int64(key), *self._pick(key, self._complete[key], indices, True)
 
-        self._wait(self._gets, attempt, completion, cancellation)
+        self._wait(self._get_waiters, attempt, completion, cancellation)
 
     def _first_key(self) -> int | None:
         if not self.ordered:

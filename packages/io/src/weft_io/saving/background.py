@@ -38,7 +38,7 @@ class Job:
         work: Callable[[], Any],
         failed: Callable[[Callable[[], BaseException | None]], None] | None = None,
     ) -> None:
-        self.what = label
+        self.label = label
         self._failed = failed
         self._work: Callable[[], Any] | None = work
         self._error: BaseException | None = None
@@ -62,7 +62,7 @@ class Job:
         except BaseException as error:  # because it is raised to callers of `result`
             self._error = error
             _release(error)
-            _log.error("%s failed: %s", self.what, error)
+            _log.error("%s failed: %s", self.label, error)
             if self._failed is not None:
                 self._failed(self.take_error)
         finally:
@@ -126,7 +126,7 @@ def _finish() -> None:
     global _ending
     _ending = True
     for job in list(_unfinished):
-        _log.warning("waiting at exit until %s is finished", job.what)
+        _log.warning("waiting at exit until %s is finished", job.label)
         job.wait()
 
 

@@ -43,18 +43,18 @@ class _StreamSaveable(SaveableObject):
         name = f"_random/{node.name}"
         # Streams are a task's, whichever of its devices draws.
         task = DeviceSpec(*DeviceSpec.from_string(node.device).parts[:3])
-        self._where = task.replace(device_type="CPU", device_index=0).to_string()
+        self._host_device = task.replace(device_type="CPU", device_index=0).to_string()
         self._stream = node.name
-        spec = SaveSpec(self._state, "", name, dtypes.string, self._where)
+        spec = SaveSpec(self._state, "", name, dtypes.string, self._host_device)
         super().__init__(node, [spec], name)
 
     def _state(self) -> Output:
-        with self.op.graph.device(self._where):
+        with self.op.graph.device(self._host_device):
             return out("RandomStreamState", [], {"stream": self._stream})
 
     def restore(self, restored_tensors: Sequence[Output], restored_shapes: Any) -> Node:
         """Return the node that restores the position."""
-        with self.op.graph.device(self._where):
+        with self.op.graph.device(self._host_device):
             return create("RestoreRandomStream", [restored_tensors[0]], {"stream": self._stream})
 
 

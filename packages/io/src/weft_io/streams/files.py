@@ -58,7 +58,9 @@ class _RecordsStream(Stream):
         self._records: list[bytes] = []
         self._num_taken = 0
         self._base = 0  # offset of the first of `_records`
-        self._before: int | None = 0  # records of the file before these, where they were counted
+        self._num_earlier: int | None = (
+            0  # records of the file before these, where they were counted
+        )
 
     def get(self) -> Element | None:
         while self._num_taken >= len(self._records):
@@ -80,9 +82,9 @@ class _RecordsStream(Stream):
             return ""
         path = self._source.paths[self._next_file - 1]
         label = "line" if self.kind == "TextLine" else "record"
-        if self._before is None:
+        if self._num_earlier is None:
             return f"{label} {self._num_taken} from byte {self._base} of {path}"
-        return f"{label} {self._before + self._num_taken} of {path}"
+        return f"{label} {self._num_earlier + self._num_taken} of {path}"
 
     def _read(self) -> bool:
         """Read a piece, or open the next file; return False after the last file."""
@@ -91,9 +93,9 @@ class _RecordsStream(Stream):
                 return False
             self._next_file += 1
             self._file = self._source.open(self._source.paths[self._next_file - 1], 0)
-            self._before, self._records = 0, []
-        if self._before is not None:
-            self._before += len(self._records)
+            self._num_earlier, self._records = 0, []
+        if self._num_earlier is not None:
+            self._num_earlier += len(self._records)
         self._records, self._num_taken = [], 0
         self._base = self._file.offset
         self._records = self._file.read_chunk()
@@ -116,7 +118,7 @@ class _RecordsStream(Stream):
         count_in(base, 1 << 62, "an offset")
         count_in(self._next_file - 1, len(self._source.paths), "the number of the file")
         self._file = self._source.open(self._source.paths[self._next_file - 1], base)
-        self._before = None
+        self._num_earlier = None
         self._skip(count_in(num_read, 1 << 62, "the number of records"))
 
     def _skip(self, count: int) -> None:

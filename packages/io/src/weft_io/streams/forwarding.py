@@ -74,24 +74,24 @@ class SkipStream(ForwardingStream):
 
     def __init__(self, inner: Stream, count: int) -> None:
         super().__init__(inner)
-        self._left = count
+        self._num_remaining = count
 
     def get(self) -> Element | None:
         """Return the next element."""
-        while self._left:
-            if self._left < 0 or self._input.get() is None:
-                self._left = -1
+        while self._num_remaining:
+            if self._num_remaining < 0 or self._input.get() is None:
+                self._num_remaining = -1
                 return None
-            self._left -= 1
+            self._num_remaining -= 1
         return self._input.get()
 
     def save(self) -> Any:
         """Return the number of skipped elements, and the state of the input."""
-        return [self._left, save_stream(self._input)]
+        return [self._num_remaining, save_stream(self._input)]
 
     def restore(self, state: Any) -> None:
         """Restore the position."""
-        self._left, inner = fields(state, int, None)
+        self._num_remaining, inner = fields(state, int, None)
         restore_stream(self._input, inner)
 
 

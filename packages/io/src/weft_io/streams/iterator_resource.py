@@ -74,7 +74,7 @@ class IteratorResource(Resource):
         self._waiters = Waiters(self._lock)
         self._source: Source | None = None
         self._stream: Stream | None = None
-        self._by = ""
+        self._initializer = ""
         self._waiting: _State | None = None
         """A state that was restored before a dataset was assigned."""
 
@@ -128,7 +128,7 @@ class IteratorResource(Resource):
                 stream.close()
                 raise errors.CancelledError(f"the iterator {self.name!r} was closed")
             old, self._stream, self._source = self._stream, stream, source
-            self._by, self._waiting = initializer, None
+            self._initializer, self._waiting = initializer, None
         if old is not None:
             old.close()
         self._waiters.wake()
@@ -200,7 +200,7 @@ class IteratorResource(Resource):
 
     def _state(self) -> _State:
         if self._stream is not None:
-            return _State(self._by, save_stream(self._stream))
+            return _State(self._initializer, save_stream(self._stream))
         return self._waiting or _State("", None)
 
     def restore(self, data: bytes) -> None:
@@ -220,7 +220,7 @@ class IteratorResource(Resource):
                 self._waiting = state if state.stream is not None else None
                 return
             stream = _open_pass(source, state, self._owner)
-        self._replace(source, stream, self._by)
+        self._replace(source, stream, self._initializer)
 
     def _decode(self, data: bytes) -> _State:
         if not data:

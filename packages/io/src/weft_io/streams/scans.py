@@ -110,7 +110,7 @@ class UniqueStream(ForwardingStream):
 
     def __init__(self, inner: Stream) -> None:
         super().__init__(inner)
-        self._seen: dict[Any, Element] = {}
+        self._seen_keys: dict[Any, Element] = {}
 
     @staticmethod
     def cardinality(count: int, *_: Any) -> int:
@@ -121,21 +121,21 @@ class UniqueStream(ForwardingStream):
         """Return the next element that did not occur before."""
         while (element := self._input.get()) is not None:
             key = _key_of(element)
-            if key not in self._seen:
-                self._seen[key] = element
+            if key not in self._seen_keys:
+                self._seen_keys[key] = element
                 return element
         return None
 
     def save(self) -> Any:
         """Return the distinct elements so far, and the state of the input."""
-        return [[list(element) for element in self._seen.values()], save_stream(self._input)]
+        return [[list(element) for element in self._seen_keys.values()], save_stream(self._input)]
 
     def restore(self, state: Any) -> None:
         """Restore the position."""
         seen_keys, inner = fields(state, list, None)
         restore_stream(self._input, inner)
         elements = [element_of(item) for item in seen_keys]
-        self._seen = {_key_of(element): element for element in elements}
+        self._seen_keys = {_key_of(element): element for element in elements}
 
 
 def _key_of(element: Element) -> Any:

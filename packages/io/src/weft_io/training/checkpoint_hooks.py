@@ -117,7 +117,7 @@ class CheckpointSaverHook(SessionRunHook):
     def begin(self) -> None:
         """Find the global step. Raises: FailedPreconditionError: the graph has no global step."""
         self._global_step = global_step_for(self)
-        self._before = step_before(self._global_step)
+        self._step_before = step_before(self._global_step)
         self._steps = StepsAhead()
         self._writer = FileWriterCache.get(self._directory)
         for listener in self._listeners:
@@ -136,7 +136,7 @@ class CheckpointSaverHook(SessionRunHook):
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
         """Request the global step before the step."""
-        return SessionRunArgs(self._before)
+        return SessionRunArgs(self._step_before)
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Save a checkpoint if it is due."""

@@ -67,7 +67,7 @@ class ProfilerHook(SessionRunHook):
     def begin(self) -> None:
         """Find the global step. Raises: FailedPreconditionError: the graph has no global step."""
         self._global_step = global_step_for(self)
-        self._before = step_before(self._global_step)
+        self._step_before = step_before(self._global_step)
         self._next_step: int | None = None
         self._timer.reset()
 
@@ -85,7 +85,7 @@ class ProfilerHook(SessionRunHook):
         if self._traces:
             self._begin_recording(self._next_step)
             options = proto.RunOptions(trace_level=proto.RunOptions.FULL_TRACE)
-        return SessionRunArgs(self._before, None, options)
+        return SessionRunArgs(self._step_before, None, options)
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Write the trace if one was recorded."""

@@ -61,7 +61,7 @@ class StopAtStepHook(SessionRunHook):
     def begin(self) -> None:
         """Find the global step. Raises: FailedPreconditionError: the graph has no global step."""
         self._global_step = global_step_for(self)
-        self._before = step_before(self._global_step)
+        self._step_before = step_before(self._global_step)
         self._last_step = self._last_step_argument
         self._steps = StepsAhead()
 
@@ -79,7 +79,7 @@ class StopAtStepHook(SessionRunHook):
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
         """Request the global step before the step."""
-        return SessionRunArgs(self._before)
+        return SessionRunArgs(self._step_before)
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Request a stop if the last step is reached."""

@@ -63,7 +63,7 @@ class StepCounterHook(SessionRunHook):
     def begin(self) -> None:
         """Find the global step. Raises: FailedPreconditionError: the graph has no global step."""
         self._global_step = global_step_for(self)
-        self._before = step_before(self._global_step)
+        self._step_before = step_before(self._global_step)
         self._writer = _writer_of(self._writer, self._directory)
         self._tag = self._global_step.op.name + "/sec"
         self._timer.reset()
@@ -72,7 +72,7 @@ class StepCounterHook(SessionRunHook):
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
         """Request the global step before the step."""
-        return SessionRunArgs(self._before)
+        return SessionRunArgs(self._step_before)
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Report the rate if it is due."""
@@ -151,7 +151,7 @@ class SummarySaverHook(SessionRunHook):
     def begin(self) -> None:
         """Find the global step. Raises: FailedPreconditionError: the graph has no global step."""
         self._global_step = global_step_for(self)
-        self._before = step_before(self._global_step)
+        self._step_before = step_before(self._global_step)
         self._writer = _writer_of(self._writer, self._directory)
         self._next_step: int | None = None
         self._timer.reset()
@@ -160,7 +160,7 @@ class SummarySaverHook(SessionRunHook):
         """Request the global step, and the summaries if they are due."""
         next_step = self._next_step
         self._due = next_step is None or self._timer.should_trigger_for_step(next_step)
-        return SessionRunArgs([self._before, self._summaries() if self._due else []])
+        return SessionRunArgs([self._step_before, self._summaries() if self._due else []])
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Write the summaries if they were requested."""

@@ -101,16 +101,16 @@ class StepsAhead:
     """
 
     def __init__(self) -> None:
-        self._before: int | None = None
+        self._last_start: int | None = None
         self._max_steps = 1
 
     def after(self, start_step: int) -> int:
         """Return the upper bound after a step that started at `start_step`."""
-        if self._before is None:
-            self._before = start_step
+        if self._last_start is None:
+            self._last_start = start_step
             return start_step + _FAR
-        self._max_steps = max(self._max_steps, start_step - self._before)
-        self._before = start_step
+        self._max_steps = max(self._max_steps, start_step - self._last_start)
+        self._last_start = start_step
         return start_step + self._max_steps
 
 

@@ -202,7 +202,7 @@ class Formula:
         y = self.like(x, y)
         return Value(self, x.kind, self.w.select(condition.name, x.kind, x.name, y.name))
 
-    def truth(self, value: bool) -> Value:
+    def bool_constant(self, value: bool) -> Value:
         """Return a constant bool."""
         return Value(self, "i1", literal(value, dtypes.bool_))
 

@@ -44,7 +44,7 @@ def zeta_sum(f: Formula, s: Value, a: Value) -> Value:
         point = f.where(low, point + 1.0, point)
         return (point < threshold) & ~converged, [total, point, converged]
 
-    total, point, converged = f.repeat([f.number(0.0), a, f.truth(False)], iterate)
+    total, point, converged = f.repeat([f.number(0.0), a, f.bool_constant(False)], iterate)
     complete = converged | point.equals(math.inf)
     return f.choose(complete, lambda: total, lambda: total + _tail(f, s, point))
 

@@ -60,13 +60,13 @@ class _Part(Elements):
     """One of the results of a layer, which share one buffer.
 
     Attributes:
-      of: all results, (steps, results, batch, width); steps come first, so that layers with
+      results: all results, (steps, results, batch, width); steps come first, so that layers with
         different numbers of steps can share code.
-      which: the position of this result.
+      index: the position of this result.
     """
 
-    of: Value
-    which: int
+    results: Value
+    index: int
 
 
 def _parts(op: Operation, value: Value) -> list[Value]:
@@ -87,23 +87,23 @@ class _ForwardResult:
 
     Attributes:
       value: the tensor that contains it.
-      which: its position if `value` holds all results of a layer, else None.
+      index: its position if `value` holds all results of a layer, else None.
     """
 
     value: Value
-    which: int | None
+    index: int | None
 
     def at(self, memory: dict[Value, Buffer], step: Expr, b: Expr, j: Expr) -> Load:
         """Return an element."""
-        prefix = () if self.which is None else (self.which,)
+        prefix = () if self.index is None else (self.index,)
         return load(memory[self.value], self.value.shape, [step, *prefix, b, j])
 
 
 def _forward_result(value: Value) -> _ForwardResult:
     """Return a forward result; it is part of a larger buffer if this program computes it."""
     definition = value.definition
-    if isinstance(definition, _Part) and definition.of.dtype is value.dtype:
-        return _ForwardResult(definition.of, definition.which)
+    if isinstance(definition, _Part) and definition.results.dtype is value.dtype:
+        return _ForwardResult(definition.results, definition.index)
     return _ForwardResult(value, None)
 
 
@@ -144,20 +144,20 @@ class _Layer:
     """An LSTM over all steps.
 
     Attributes:
-      known: the number of steps, if known at compile time.
+      known_steps: the number of steps, if known at compile time.
       steps: the maximal number of steps, which follows from the shapes.
     """
 
     def __init__(self, op: Operation, kind: str) -> None:
         self.op, self.name = op, op.name
         self.count, operands = op.inputs[0], op.inputs[1:9]
-        self.given = [widen(op.name, x) for x in operands]
-        self.x, self.cs_prev, self.h_prev, self.w, *self.peepholes, self.bias = self.given
+        self.widened = [widen(op.name, x) for x in operands]
+        self.x, self.cs_prev, self.h_prev, self.w, *self.peepholes, self.bias = self.widened
         (self.steps, self.batch, self.depth), self.width = self.x.shape, self.h_prev.shape[1]
         self.dtype = self.x.dtype
         self.cell = Cell.of(op, kind, self.width)
         known_value = constant_value(op.node.inputs[0])
-        self.known = None if known_value is None else int(known_value)
+        self.known_steps = None if known_value is None else int(known_value)
         self.row = (self.batch, self.width)
 
     def requirements(self) -> tuple[Requirement, ...]:
@@ -168,36 +168,40 @@ class _Layer:
             return apply("bit_and", low, apply("less_equal", self.count.at(), index(self.steps)))
 
         message = f"steps from 0 to {self.steps} were required"
-        return () if self.known is not None else (Requirement((), in_range, message),)
+        return () if self.known_steps is not None else (Requirement((), in_range, message),)
 
     @property
     def operands(self) -> list[Value]:
         """The operands of the loop."""
-        unknown = [self.count] if self.known is None else []
-        return [*self.given, *unknown]
+        unknown = [self.count] if self.known_steps is None else []
+        return [*self.widened, *unknown]
 
-    def there(self, step: Expr, count: Expr | None = None) -> Expr | None:
+    def is_in_sequence(self, step: Expr, count: Expr | None = None) -> Expr | None:
         """Return the condition that a step is within the sequence; None if all steps are."""
-        if self.known is not None:
-            return None if self.known == self.steps else apply("less", step, index(self.known))
+        if self.known_steps is not None:
+            return (
+                None
+                if self.known_steps == self.steps
+                else apply("less", step, index(self.known_steps))
+            )
         return apply("less", step, cast(self.count.at(), INDEX) if count is None else count)
 
     def emit_guarded(
         self, step: Expr, memory: dict[Value, Buffer], if_true: Body, if_false: Body
     ) -> Body:
         """Emit `if_true` for steps within the sequence and `if_false` for those beyond it."""
-        count = None if self.known is not None else load(memory[self.count], (), ())
-        condition = self.there(step, count)
+        count = None if self.known_steps is not None else load(memory[self.count], (), ())
+        condition = self.is_in_sequence(step, count)
         return if_true if condition is None else (If(condition, if_true, if_false),)
 
-    def within(self, value: Value) -> Value:
+    def zero_beyond(self, value: Value) -> Value:
         """Set values beyond the sequence to zero, so that these steps have no effect."""
-        if self.known == self.steps:
+        if self.known_steps == self.steps:
             return value
         zero = number(0, value.dtype)
 
         def element(*position: Expr) -> Expr:
-            condition = self.there(position[0])
+            condition = self.is_in_sequence(position[0])
             assert condition is not None
             return where(condition, value.at(*position), zero)
 
@@ -391,8 +395,8 @@ def _lstm_grad(op: Operation) -> list[Value]:
             lambda t, b, j: rows.at(t, b, cell.column(name, j)),
         )
 
-    cells = layer.within(values[1])
-    previous = layer.within(_previous_states(f"{op.name}_before", layer.cs_prev, cells))
+    cells = layer.zero_beyond(values[1])
+    previous = layer.zero_beyond(_previous_states(f"{op.name}_before", layer.cs_prev, cells))
     flows = [(gate("i"), previous), (gate("f"), previous), (gate("o"), cells)]
     by_peepholes = [
         by_peephole(f"{op.name}_{position}", cell, *flow) for position, flow in enumerate(flows)
@@ -401,7 +405,7 @@ def _lstm_grad(op: Operation) -> list[Value]:
         f"{op.name}_rows", layer.dtype, (layer.steps, layer.batch, 4 * layer.width), rows.at
     )
     by_bias = reduce(f"{op.name}_b", all_steps, [0, 1], "add")
-    by_x = layer.within(_by_inputs(layer, rows))
+    by_x = layer.zero_beyond(_by_inputs(layer, rows))
     by_w = _by_weights(layer, rows, values[6])
     states = [state("cs", 0), state("h", 1)]
     return results(op, [by_x, *states, by_w, *by_peepholes, by_bias])
@@ -436,8 +440,8 @@ def _by_inputs(layer: _Layer, rows: Value) -> Value:
 
 def _by_weights(layer: _Layer, rows: Value, states: Value) -> Value:
     """Return the gradient of the weights, of inputs and of the states before the steps."""
-    x, text = layer.within(layer.x), layer.within(states)
-    first = layer.within(_as_step(layer.h_prev))
+    x, text = layer.zero_beyond(layer.x), layer.zero_beyond(states)
+    first = layer.zero_beyond(_as_step(layer.h_prev))
     n, depth, width, batch = 4 * layer.width, layer.depth, layer.width, layer.batch
     steps, operands = layer.steps, (rows, x, first, text)
 
@@ -569,28 +573,28 @@ class _Element(_Writer):
         memory: dict[Value, Buffer],
     ) -> None:
         super().__init__(unique, memory)
-        self.back, self.states = backward, states
+        self.backward, self.states = backward, states
 
     def before(self, step: Expr, b: Expr, j: Expr) -> Expr:
         """Return the value of the cell before a step."""
-        layer, earlier = self.back.layer, clamp_index(minus(step, 1), self.back.layer.steps)
+        layer, earlier = self.backward.layer, clamp_index(minus(step, 1), self.backward.layer.steps)
         first = apply("equal", step, index(0))
-        earlier_cell = self.back.values["cs"].at(self.memory, earlier, b, j)
+        earlier_cell = self.backward.values["cs"].at(self.memory, earlier, b, j)
         return where(first, self.load(layer.cs_prev, b, j), earlier_cell)
 
     def body(self, rows: Buffer, position: tuple[Expr, Expr, Expr]) -> Body:
         """Return all statements for the element."""
-        layer, cell, (step, b, j) = self.back.layer, self.back.layer.cell, position
+        layer, cell, (step, b, j) = self.backward.layer, self.backward.layer.cell, position
         i, f, o, ci, co = (
-            self.name(gate, self.back.values[gate].at(self.memory, *position))
+            self.name(gate, self.backward.values[gate].at(self.memory, *position))
             for gate in ("i", "f", "o", "ci", "co")
         )
         flow = CellGradient(
             cell, (i, f, o, ci, co), [self.load(peephole, j) for peephole in layer.peepholes]
         )
         by_cs, by_h = (Load(state.dtype, state.name, (b, j)) for state in self.states)
-        h = self.name("h", add(by_h, self.load(self.back.h_grad, *position)))
-        cs = add(by_cs, self.load(self.back.cs_grad, *position))
+        h = self.name("h", add(by_h, self.load(self.backward.h_grad, *position)))
+        cs = add(by_cs, self.load(self.backward.cs_grad, *position))
         gates = {"o": self.name("to_o", flow.to_o(h))}
         to_cs = self.name("to_cs", flow.to_cell(cs, h, gates["o"]))
         previous = self.name("before", self.before(step, b, j))

@@ -238,12 +238,12 @@ class _TransformWriter:
         result: Buffer,
         tables: Sequence[Buffer],
     ) -> None:
-        self._of = transform
+        self._transform = transform
         self._unique = unique
         self._source, self._result = source, result
-        self._given = transform.rows_of(transform.shape[transform.axis])
+        self._source_shape = transform.rows_of(transform.shape[transform.axis])
         if not transform.reads_real:
-            self._given = (*self._given, 2)
+            self._source_shape = (*self._source_shape, 2)
         self._tables = tables
         self._lanes = transform.lanes
         self._work: list[_BlockMemory] = []
@@ -252,7 +252,7 @@ class _TransformWriter:
 
     def statements(self) -> Body:
         """Return loops over blocks of rows; the last block may overlap the previous one."""
-        transform, lanes = self._of, self._lanes
+        transform, lanes = self._transform, self._lanes
         outer = Variable(INDEX, self._unique("outer"))
         block = Variable(INDEX, self._unique("block"))
         blocks = transform.num_rows // lanes
@@ -276,7 +276,7 @@ class _TransformWriter:
         Args:
           outer, first: the position of its first row.
         """
-        transform = self._of
+        transform = self._transform
         size = transform.count + 1 if transform.is_packed else transform.count
         self._work = [
             _BlockMemory(self._unique, transform.dtype, size, self._lanes, transform.is_inverse)
@@ -306,7 +306,7 @@ class _TransformWriter:
           body: maps a lane, a function from a position along the axis to indices, and a position
             along the axis to statements.
         """
-        transform = self._of
+        transform = self._transform
 
         def statements(lane: Expr, position: Expr) -> Body:
             def indices(position: Operand) -> list[Operand]:
@@ -317,15 +317,17 @@ class _TransformWriter:
         return nest(self._unique, (count, self._lanes), lambda i, lane: statements(lane, i))
 
     def _swapped(self, value: Pair) -> Pair:
-        return (value[1], value[0]) if self._of.is_inverse else value
+        return (value[1], value[0]) if self._transform.is_inverse else value
 
     def _read(self, outer: Expr, first: Expr) -> Body:
         """Copy rows from the operand to the memory of the passes."""
-        transform, work, source = self._of, self._work[0], self._source
+        transform, work, source = self._transform, self._work[0], self._source
         zero = number(0, transform.dtype)
         length = half(transform.size) if transform.writes_real else transform.count
-        row = math.prod(self._given[2:])
-        start = load(source, self._given, [outer, first, *[0] * (len(self._given) - 2)])
+        row = math.prod(self._source_shape[2:])
+        start = load(
+            source, self._source_shape, [outer, first, *[0] * (len(self._source_shape) - 2)]
+        )
         if self._is_transposed and self._is_matrix(start, source, row):
             target = Load(transform.dtype, work.buffer.name, (index(0),) * 3)
             lanes = self._lanes
@@ -341,7 +343,7 @@ class _TransformWriter:
 
         def real(lane: Expr, indices: Callable[..., list[Operand]], i: Expr) -> Body:
             def element(position: Operand) -> Expr:
-                return load(source, self._given, indices(position))
+                return load(source, self._source_shape, indices(position))
 
             if transform.is_packed:
                 pair = element(times(i, 2)), element(plus(times(i, 2), 1))
@@ -350,7 +352,9 @@ class _TransformWriter:
             return work.store(i, lane, pair)
 
         def stored(lane: Expr, indices: Callable[..., list[Operand]], i: Expr) -> Body:
-            parts = [load(source, self._given, [*indices(i), part_index]) for part_index in (0, 1)]
+            parts = [
+                load(source, self._source_shape, [*indices(i), part_index]) for part_index in (0, 1)
+            ]
             return work.store(i, lane, self._swapped((parts[0], parts[1])))
 
         if transform.reads_real:
@@ -362,7 +366,7 @@ class _TransformWriter:
 
     def _mirrored(self) -> Body:
         """Complete the spectrum of real numbers of an odd size by conjugates; parts are swapped."""
-        transform, work = self._of, self._work[0]
+        transform, work = self._transform, self._work[0]
 
         def first(lane: Expr) -> Body:
             return work.store(0, lane, (number(0, transform.dtype), work.at(0, lane)[1]))
@@ -378,7 +382,7 @@ class _TransformWriter:
 
     def _write(self, outer: Expr, first: Expr) -> Body:
         """Copy rows from the memory of the passes to the result."""
-        transform, work, result = self._of, self._work[0], self._result
+        transform, work, result = self._transform, self._work[0], self._result
         length = half(transform.size) if transform.reads_real else transform.count
         shape = (
             *transform.rows_of(half(transform.size) if transform.reads_real else transform.size),
@@ -425,7 +429,7 @@ class _TransformWriter:
     @property
     def _is_transposed(self) -> bool:
         """Return True if a block, with its parts contiguous, can be transposed as a matrix."""
-        transform = self._of
+        transform = self._transform
         return (
             transform.is_last
             and self._lanes > 1
@@ -445,7 +449,7 @@ class _TransformWriter:
 
     def _unpack(self) -> Body:
         """Compute the spectrum of real numbers from the spectra of their even and odd elements."""
-        transform, source, result = self._of, *self._work
+        transform, source, result = self._transform, *self._work
         zero, one_half = number(0, transform.dtype), number(0.5, transform.dtype)
 
         def ends(lane: Expr) -> Body:
@@ -476,7 +480,7 @@ class _TransformWriter:
 
         Parts are swapped.
         """
-        transform, source, result = self._of, *self._work
+        transform, source, result = self._transform, *self._work
 
         def first(lane: Expr) -> Body:
             (_, x), (_, y) = source.at(0, lane), source.at(transform.count, lane)
@@ -504,7 +508,7 @@ class _TransformWriter:
         work = self._work[0]
 
         def scale(lane: Expr) -> Body:
-            return work.store(0, lane, scaled(work.at(0, lane), 1 / self._of.size))
+            return work.store(0, lane, scaled(work.at(0, lane), 1 / self._transform.size))
 
         return nest(self._unique, (self._lanes,), scale)
 
@@ -516,7 +520,7 @@ class _TransformWriter:
           stride: the distance between the elements of such a transform.
         """
         source, result = self._work
-        dtype = self._of.dtype
+        dtype = self._transform.dtype
         p, q = Variable(INDEX, self._unique("p")), Variable(INDEX, self._unique("q"))
         names = [
             (Variable(dtype, self._unique("cos")), Variable(dtype, self._unique("sin")))
@@ -542,8 +546,8 @@ class _TransformWriter:
             for k, value in enumerate(butterfly(elements, name, dtype)):
                 if k and count > 1:
                     value = product(name(value), names[k - 1])
-                elif self._of.is_inverse and count == 1:
-                    value = scaled(value, 1 / self._of.size)
+                elif self._transform.is_inverse and count == 1:
+                    value = scaled(value, 1 / self._transform.size)
                 body.extend(result.store(plus(first, k * stride), lane, value))
             return tuple(body)
 

@@ -30,12 +30,12 @@ class _Axis:
     """Sampling positions along one axis of an image, (boxes, positions) each.
 
     Attributes:
-      inside: the condition that a position is within the image.
+      is_inside: the condition that a position is within the image.
       low, high: the neighboring pixels.
       part: the distance from the lower pixel.
     """
 
-    inside: Value
+    is_inside: Value
     low: Value
     high: Value
     part: Value
@@ -127,7 +127,7 @@ def _axes(
 
 
 def _both(rows: _Axis, columns: _Axis, box: Expr, i: Expr, j: Expr) -> Expr:
-    return apply("bit_and", rows.inside.at(box, i), columns.inside.at(box, j))
+    return apply("bit_and", rows.is_inside.at(box, i), columns.is_inside.at(box, j))
 
 
 class _Corners:
@@ -135,7 +135,7 @@ class _Corners:
 
     def __init__(self, image: Value, value: Value, rows: _Axis, columns: _Axis) -> None:
         self._image = image
-        self._which = value
+        self._image_indices = value
         self._axes = (rows, columns)
 
     def at(self, position: Sequence[Expr], y: str, x: str) -> Expr:
@@ -143,7 +143,7 @@ class _Corners:
         box, i, j, channel = position
         rows, columns = self._axes
         sizes = self._image.shape
-        number_of = clamp_index(cast(self._which.at(box), INDEX), sizes[0])
+        number_of = clamp_index(cast(self._image_indices.at(box), INDEX), sizes[0])
         row = clamp_index(getattr(rows, y).at(box, i), sizes[1])
         column = clamp_index(getattr(columns, x).at(box, j), sizes[2])
         return cast(self._image.at(number_of, row, column, channel), _F32)
@@ -194,8 +194,8 @@ def _grad_image(op: Operation) -> Value:
     rows, columns = _axes(op, shape, grads.shape[1:3], 1, op.attr("method") == "nearest")
     materialized = compute_value(f"{op.name}_grads", _F32, grads.shape, grads.at)
     numbers = compute_value(f"{op.name}_numbers", INDEX, image_indices.shape, image_indices.at)
-    sides = [rows.inside, rows.low, rows.high, rows.part]
-    sides += [columns.inside, columns.low, columns.high, columns.part]
+    sides = [rows.is_inside, rows.low, rows.high, rows.part]
+    sides += [columns.is_inside, columns.low, columns.high, columns.part]
 
     def write(
         unique: Unique, result: Buffer, buffer: Buffer, numbered: Buffer, *parts: Buffer

@@ -79,13 +79,13 @@ class _Columns:
       panels, sums: in the layout of the routines: (..., panels, fours, columns, 4) and (...,
         panels, columns).
       shape: (..., k, n).
-      less: the number that was subtracted from each element.
+      offset: the number that was subtracted from each element.
     """
 
     panels: Value
     sums: Value
     shape: tuple[int, ...]
-    less: int
+    offset: int
 
     def sum_of(self, lead: Sequence[Expr | int], column: Expr) -> Expr:
         """Return the sum of a column."""
@@ -150,9 +150,9 @@ def _matmul(op: Operation) -> Value:
     columns = _columns(b)
     result = _product(op.name, a, columns, shape)
     if b_zero.constant is not None:
-        b_zero = _int32(f"{op.name}_zero", b_zero.constant.astype(np.int32) - columns.less)
-    elif columns.less:
-        b_zero = _subtract(b_zero, columns.less)
+        b_zero = _int32(f"{op.name}_zero", b_zero.constant.astype(np.int32) - columns.offset)
+    elif columns.offset:
+        b_zero = _subtract(b_zero, columns.offset)
     rows = None
     if not _is_zero(b_zero):
         rank = a.rank
@@ -247,7 +247,7 @@ def _filters(op: Operation) -> Any:
     return w.astype(np.int8)
 
 
-def _zero_of(op: Operation, x: Value) -> tuple[Value, int | None]:
+def _zero_point_of(op: Operation, x: Value) -> tuple[Value, int | None]:
     """Return the zero point, and its number if it is known."""
     zero = op.inputs[2]
     if zero.constant is None:
@@ -264,7 +264,7 @@ def _conv(op: Operation) -> Value:
     x, depth = channels_last(op.inputs[0], layout), w.shape[3]
     require(x.shape[-1] == w.shape[2], "the depths of the filter and the input differ")
     shape = (x.shape[0], *[axis.count for axis in axes], depth)
-    zero, outside = _zero_of(op, x)
+    zero, outside = _zero_point_of(op, x)
     if outside is None:
         x = _pad_image(x, axes, zero)
         axes = [Axis(a.count, a.taps, a.stride, a.dilation, 0) for a in axes]
@@ -329,7 +329,7 @@ def _depthwise(op: Operation) -> Value:
     x = channels_last(op.inputs[0], layout)
     shape = (x.shape[0], *[axis.count for axis in axes], channels * multiplier)
     require(0 not in (*shape, *x.shape) and x.shape[3] == channels, "it has zero windows")
-    zero, value = _zero_of(op, x)
+    zero, value = _zero_point_of(op, x)
     framed = _pad_image(x, axes, zero)
     # Widened at compile time; loops over channels would widen them again for each position.
     filters = Value(f"{op.name}_wide", dtypes.int32, w.shape, constant=w.astype(np.int32))

@@ -36,14 +36,14 @@ class _Windows:
       x, taps: images (N, H, W, C) and filter (KH, KW, C), in the type of the sums.
       shape: shape of the windows, (N, rows, columns, C).
       step: for both axes, the stride, the rate and the padding before.
-      least: a number smaller than all sums.
+      lowest: a number smaller than all sums.
     """
 
     x: Value
     taps: Value
     shape: tuple[int, ...]
     step: list[tuple[int, int, int]]
-    least: Expr
+    lowest: Expr
 
     def place(self, position: tuple[Expr, ...], tap: tuple[Expr, ...]) -> list[Expr]:
         """Return the row and the column of the pixel that a tap reads."""
@@ -61,7 +61,7 @@ class _Windows:
         pixel = load(images, self.x.shape, [position[0], *clamped, position[3]])
         result: Expr = apply("add", pixel, load(taps, self.taps.shape, [*tap, position[3]]))
         for i, size in zip(place, self.x.shape[1:3], strict=True):
-            result = where(is_inside(i, size), result, self.least)
+            result = where(is_inside(i, size), result, self.lowest)
         return result
 
     def each(self, unique: Unique, body: Callable[..., Body]) -> Body:
@@ -105,7 +105,7 @@ def _window_maxima(op: Operation, windows: _Windows) -> Value:
                 Store(result.name, position, where(apply("greater", value, best), value, best)),
             )
 
-        return (*fill(unique, result, windows.least), *windows.each(unique, compare))
+        return (*fill(unique, result, windows.lowest), *windows.each(unique, compare))
 
     return Value(
         f"{op.name}_largest",
@@ -128,7 +128,7 @@ def _first_largest_tap(op: Operation, windows: _Windows) -> Value:
                 load(result, windows.shape, position),
             )
             matches = apply("equal", value, load(largest, windows.shape, position))
-            matches = apply("bit_and", matches, apply("greater", value, windows.least))
+            matches = apply("bit_and", matches, apply("greater", value, windows.lowest))
             matches = apply("bit_and", matches, apply("less", best_so_far, number(0, dtypes.int32)))
             tap_index = cast(flatten_indices(tap, windows.taps.shape[:2]), dtypes.int32)
             return (Store(result.name, position, where(matches, tap_index, best_so_far)),)
@@ -154,7 +154,7 @@ def _gradient(op: Operation) -> Value:
     """Add the gradient of a window to the pixel and the tap of its maximum."""
     windows, gradient = _windows(op), op.inputs[2]
     require(gradient.shape == windows.shape, "the shapes of gradients and windows differ")
-    by_input = op.node.type.endswith("Input")
+    is_for_input = op.node.type.endswith("Input")
     gradients = compute_value(f"{op.name}_gradient", windows.x.dtype, windows.shape, gradient.at)
 
     def write(unique: Unique, result: Buffer, took: Buffer, passed: Buffer) -> list[Statement]:
@@ -163,7 +163,7 @@ def _gradient(op: Operation) -> Value:
             clamped = clamp_index(tap, math.prod(windows.taps.shape[:2]))
             rows, columns = unflatten_index(clamped, windows.taps.shape[:2])
             place: tuple[Expr, ...] = (rows, columns, position[3])
-            if by_input:
+            if is_for_input:
                 pixel = windows.place(position, (rows, columns))
                 place = (position[0], *map(clamp_index, pixel, windows.x.shape[1:3]), position[3])
             store = Store(result.name, place, load(passed, windows.shape, position), "add")

@@ -280,9 +280,9 @@ class _Resampling:
         self._unique, self._flat, self._count, self._wide = unique, flat, count, wide
         self._stream = stream
         self._places = Buffer(unique("places"), INDEX, (count,))
-        self._beyond = Variable(INDEX, unique("beyond"))
+        self._num_beyond = Variable(INDEX, unique("beyond"))
         self._used = Variable(INDEX, unique("used"))
-        self._own = Buffer(unique("state"), dtypes.uint64, (STATE,))
+        self._own_state = Buffer(unique("state"), dtypes.uint64, (STATE,))
         self._block = Buffer(unique("block"), _word_type(wide), (_WORDS * (8 // wide.size),))
 
     def statements(self, state: Buffer) -> Sequence[Statement]:
@@ -292,16 +292,16 @@ class _Resampling:
         for word in range(STATE):
             indices = (*view.indices[:-1], index(word))
             copies.append(
-                Store(self._own.name, (index(word),), Load(state.dtype, state.name, indices))
+                Store(self._own_state.name, (index(word),), Load(state.dtype, state.name, indices))
             )
         places = nest(self._unique, [self._count], lambda i: self._record_position(i, i))
         halves = (self._count + 1) // 2
         used = halves if self._wide is dtypes.float32 else 2 * halves
-        has_more = apply("greater", self._beyond, index(0))
+        has_more = apply("greater", self._num_beyond, index(0))
         return (
-            *map(Allocate, (self._places, self._own, self._block)),
+            *map(Allocate, (self._places, self._own_state, self._block)),
             *copies,
-            Var(self._beyond.name, index(0)),
+            Var(self._num_beyond.name, index(0)),
             *places,
             Var(self._used.name, index(used)),
             While(has_more, self._round()),
@@ -310,13 +310,13 @@ class _Resampling:
     def _record_position(self, i: Expr, position_of_number: Expr) -> Body:
         """Record a position if its number is beyond the limit."""
         value = apply("abs", Load(self._flat.dtype, self._flat.name, (position_of_number,)))
-        position = clamp_index(self._beyond, self._count)
+        position = clamp_index(self._num_beyond, self._count)
         return (
             If(
                 apply("greater", value, number(_LIMIT, value.dtype)),
                 (
                     Store(self._places.name, (position,), position_of_number),
-                    Assign(self._beyond.name, apply("add", self._beyond, index(1))),
+                    Assign(self._num_beyond.name, apply("add", self._num_beyond, index(1))),
                 ),
             ),
         )
@@ -344,9 +344,9 @@ class _Resampling:
         body += self._record_position(i, position)
         step = half if self._wide is dtypes.float32 else apply("mul", half, index(2))
         return (
-            Let(count.name, self._beyond),
+            Let(count.name, self._num_beyond),
             Let(half.name, over(apply("add", count, index(1)), 2)),
-            Assign(self._beyond.name, index(0)),
+            Assign(self._num_beyond.name, index(0)),
             For(i.name, count, tuple(body)),
             Assign(self._used.name, apply("add", self._used, step)),
         )
@@ -359,10 +359,10 @@ class _Resampling:
         position = apply("add", apply("mul", self._used, index(per)), kind)
         size = self._block.shape[0]
         block = cast(over(position, size), dtypes.uint64)
-        begins = Store(self._own.name, (index(0),), block)
+        begins = Store(self._own_state.name, (index(0),), block)
         views = (
             Load(self._block.dtype, self._block.name, (index(0),)),
-            Load(self._own.dtype, self._own.name, (index(0),)),
+            Load(self._own_state.dtype, self._own_state.name, (index(0),)),
         )
         result = Load(
             self._block.dtype, self._block.name, (apply("floor_mod", position, index(size)),)

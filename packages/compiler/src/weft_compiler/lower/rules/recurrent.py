@@ -184,15 +184,15 @@ class _Int8Weights:
 
     Attributes:
       panels, sums: in the layout of `matmul_bytes`.
-      less: int32 (gates), column sums; times the zero point of a state they are subtracted from the
-        result.
+      correction: int32 (gates), column sums; times the zero point of a state they are subtracted
+        from the result.
       zeros: int32 (gates), the zero points; None if all are 0.
       scales: (gates).
     """
 
     panels: Value
     sums: Value
-    less: Value
+    correction: Value
     zeros: Value | None
     scales: Value
 
@@ -230,7 +230,7 @@ class _Int8Weights:
     @property
     def values(self) -> list[Value]:
         """Return all operands."""
-        result = [self.panels, self.sums, self.less, self.scales]
+        result = [self.panels, self.sums, self.correction, self.scales]
         return result if self.zeros is None else [*result, self.zeros]
 
 
@@ -238,7 +238,7 @@ class _DirectionLoop:
     """Writer of the loop of a direction.
 
     Args:
-      of: the direction to write.
+      direction: the direction to write.
       y: the buffer to fill.
       memory: the buffers of operands.
     """
@@ -246,7 +246,7 @@ class _DirectionLoop:
     def __init__(
         self, direction: _Direction, unique: Unique, y: Buffer, memory: dict[Value, Buffer]
     ) -> None:
-        self.of, self.unique, self.y, self.memory = direction, unique, y, memory
+        self.direction, self.unique, self.y, self.memory = direction, unique, y, memory
         names = direction.op.attr("activations")
         self.f, self.g, self.last = (_ACTIVATIONS[name] for name in (names * 3)[:3])
         row = (direction.batch, direction.width)
@@ -258,13 +258,13 @@ class _DirectionLoop:
             for low, high in direction.products
         ]
         ends = direction.bytes is not None and direction.lengths is not None
-        self.seen = self._buffer("seen", row) if ends else self.old[0]
+        self.shown = self._buffer("seen", row) if ends else self.old[0]
         self.small = Buffer(unique("small"), dtypes.uint8, row)
         self.totals = Buffer(unique("totals"), dtypes.int32, row[:1])
         self.statements: list[Statement] = []
 
     def _buffer(self, name: str, shape: Sequence[int]) -> Buffer:
-        return Buffer(self.unique(name), self.of.dtype, tuple(shape))
+        return Buffer(self.unique(name), self.direction.dtype, tuple(shape))
 
     def _name(self, name: str, value: Expr) -> Expr:
         """Name a shared subexpression."""
@@ -274,14 +274,14 @@ class _DirectionLoop:
 
     def body(self) -> Body:
         """Return the loop, with the statements before it and the final states."""
-        direction, row = self.of, (self.of.batch, self.of.width)
+        direction, row = self.direction, (self.direction.batch, self.direction.width)
         local_buffers = [*self.old, *self.sums, *([self.reset] if self.reset else [])]
         local_buffers += [self.small, self.totals] if direction.bytes is not None else []
         pairs = list(zip(direction.states, self.old, strict=True))
         first = list(pairs)
-        if self.seen is not self.old[0]:
-            local_buffers.append(self.seen)
-            first.append((direction.states[0], self.seen))
+        if self.shown is not self.old[0]:
+            local_buffers.append(self.shown)
+            first.append((direction.states[0], self.shown))
 
         def begin(b: Expr, j: Expr) -> Body:
             position = [index(direction.at), b, j]
@@ -316,7 +316,7 @@ class _DirectionLoop:
         return load(self.memory[value], value.shape, index)
 
     def _iteration(self, iteration: Expr) -> Body:
-        direction, row = self.of, (self.of.batch, self.of.width)
+        direction, row = self.direction, (self.direction.batch, self.direction.width)
         if not self.reset:
             return (
                 *self._product(0, self.old[0]),
@@ -351,7 +351,7 @@ class _DirectionLoop:
 
     def _product(self, kind: int, state: Buffer) -> Body:
         """Emit the product of a state with its weights."""
-        direction, sums = self.of, self.sums[kind]
+        direction, sums = self.direction, self.sums[kind]
         (low, high), matrix = direction.products[kind], direction.matrices[kind]
         m, n, k = direction.batch, (high - low) * direction.width, direction.width
         if direction.bytes is not None:
@@ -373,12 +373,12 @@ class _DirectionLoop:
 
         The state is the result of the previous iteration, which is 0 for sequences that have ended.
         """
-        dtype, row = self.of.dtype, (self.of.batch, self.of.width)
+        dtype, row = self.direction.dtype, (self.direction.batch, self.direction.width)
         zero, maximum = number(0, dtype), number(_MOST, dtype)
         low, high = (Variable(dtype, self.unique(name)) for name in ("low", "high"))
 
         def look(b: Expr, j: Expr) -> Body:
-            x = _of(self.seen, b, j)
+            x = _of(self.shown, b, j)
             return (Assign(low.name, x, "minimum"), Assign(high.name, x, "maximum"))
 
         results: list[Statement] = [Var(low.name, zero), Var(high.name, zero)]
@@ -400,7 +400,7 @@ class _DirectionLoop:
         self.point = name("zero", cast(point, dtypes.int32))
 
         def rounded(b: Expr, j: Expr) -> Body:
-            steps = apply("rint", apply("div", _of(self.seen, b, j), divisor))
+            steps = apply("rint", apply("div", _of(self.shown, b, j), divisor))
             clamped = apply("clamp", apply("add", steps, point), zero, maximum)
             rounded_point = cast(where(some, clamped, zero), dtypes.int32)
             return (Store(self.small.name, (b, j), cast(rounded_point, dtypes.uint8)),)
@@ -408,7 +408,7 @@ class _DirectionLoop:
         results += nest(self.unique, row, rounded)
         if weights.zeros is not None:
             results += self._row_totals()
-        (m, k), n = row, weights.less.shape[0]
+        (m, k), n = row, weights.correction.shape[0]
         views = (
             Load(dtypes.uint8, self.small.name, (index(0),) * 2),
             self._load(weights.panels, [index(0)] * 4),
@@ -429,30 +429,32 @@ class _DirectionLoop:
 
             return (
                 Var(total.name, number(0, dtypes.int32)),
-                *nest(self.unique, (self.of.width,), add),
+                *nest(self.unique, (self.direction.width,), add),
                 Store(self.totals.name, (b,), total),
             )
 
-        return nest(self.unique, (self.of.batch,), row)
+        return nest(self.unique, (self.direction.batch,), row)
 
     def _sum(self, b: Expr, column: Expr) -> Expr:
         """Return an element of the latest product."""
         result: Expr = _of(self.sums[-1], b, column)
-        weights = self.of.bytes
+        weights = self.direction.bytes
         if weights is None:
             return result
-        result = apply("sub", result, apply("mul", self.point, self._load(weights.less, [column])))
+        result = apply(
+            "sub", result, apply("mul", self.point, self._load(weights.correction, [column]))
+        )
         if weights.zeros is not None:
             total: Expr = _of(self.totals, b)
             result = apply("sub", result, apply("mul", total, self._load(weights.zeros, [column])))
         factor = apply("mul", self.scale, self._load(weights.scales, [column]))
-        return apply("mul", cast(result, self.of.dtype), factor)
+        return apply("mul", cast(result, self.direction.dtype), factor)
 
     # ---------------------------------------------------------------------------- cells
 
     def _place(self, iteration: Expr, b: Expr) -> tuple[Expr, Expr | None]:
         """Return the row of a sequence that an iteration processes, and whether it exists."""
-        direction = self.of
+        direction = self.direction
         if direction.lengths is None:
             return (
                 minus(direction.steps - 1, iteration) if direction.backward else iteration
@@ -466,13 +468,13 @@ class _DirectionLoop:
 
     def _row(self, position: Expr, b: Expr, j: Expr, gate: int) -> Expr:
         """Return the contribution of the inputs to a gate."""
-        direction = self.of
+        direction = self.direction
         column = plus(j, (direction.at * GATES[direction.cell] + gate) * direction.width)
         return self._load(direction.rows, [position, b, column])
 
     def _element(self, iteration: Expr, b: Expr, j: Expr) -> Body:
         """Emit the new elements of the states and of the result."""
-        direction = self.of
+        direction = self.direction
         position, in_sequence = self._place(iteration, b)
         old_states = [self._name("old", _of(state_buffer, b, j)) for state_buffer in self.old]
         # A GRU that resets before the product has computed the first gates already.
@@ -494,8 +496,8 @@ class _DirectionLoop:
             shown = where(in_sequence, shown, number(0, direction.dtype))
             new = [where(in_sequence, x, old) for x, old in zip(new, old_states, strict=True)]
         results = [Store(self.y.name, (position, b, j), shown)]
-        if self.seen is not self.old[0]:
-            results.append(Store(self.seen.name, (b, j), shown))
+        if self.shown is not self.old[0]:
+            results.append(Store(self.shown.name, (b, j), shown))
         return self._name_and_store(
             *results,
             *[
@@ -508,7 +510,7 @@ class _DirectionLoop:
         self, position: Expr, b: Expr, j: Expr, inputs: Sequence[Expr], old_states: Sequence[Expr]
     ) -> list[Expr]:
         """Return the states after a step; the first is the result."""
-        direction, f, g = self.of, self.f, self.g
+        direction, f, g = self.direction, self.f, self.g
         if direction.cell == "rnn":
             return [f(inputs[0])]
         if direction.cell == "lstm":

@@ -112,7 +112,7 @@ def skip_masked_columns(program: Program, context: Context) -> Program:
     for statement in program.body:
         outer = _TopLevelStatement(program, names, buffers, statement, probabilities, context)
         rewritten = outer.visit(statement, (), buffers)
-        body += [*outer.before, rewritten]
+        body += [*outer.statements_before, rewritten]
     return with_body(program, tuple(body))
 
 
@@ -134,7 +134,7 @@ class _TopLevelStatement:
     """A top-level statement of the program.
 
     Attributes:
-      before: the statements before it.
+      statements_before: the statements before it.
     """
 
     def __init__(
@@ -147,8 +147,8 @@ class _TopLevelStatement:
         context: Context,
     ) -> None:
         self._program, self.context = program, context
-        self.names, self.buffers, self.kept = names, buffers, stored
-        self.before: list[Statement] = []
+        self.names, self.buffers, self.stored = names, buffers, stored
+        self.statements_before: list[Statement] = []
         self._statement = statement
 
     @functools.cached_property
@@ -190,16 +190,16 @@ def _try_rewrite(
         return []
     if not any(isinstance(body_statement, Call) for body_statement in statement.body):
         return []
-    statements_before, stored_before = list(outer.before), dict(outer.kept)
+    statements_before, stored_before = list(outer.statements_before), dict(outer.stored)
     try:
         rewritten = _AttentionLoop(statement, loops, outer, buffers).rewrite()
         outer.context.record_applied(statement.variable, "masked columns are skipped")
         return rewritten
     except MatchFailure as failure:
         outer.context.record_missed(statement.variable, str(failure))
-        outer.before[:] = statements_before
-        outer.kept.clear()
-        outer.kept.update(stored_before)
+        outer.statements_before[:] = statements_before
+        outer.stored.clear()
+        outer.stored.update(stored_before)
         return []
 
 
@@ -220,7 +220,7 @@ class _AttentionLoop:
         columns = Variable(INDEX, self.names.new("columns"))
         self.facts = LoopFacts(self.names, local, columns)
         self.operands: dict[str, Load] = {}
-        self.before: list[Statement] = []
+        self.statements_before: list[Statement] = []
 
     def rewrite(self) -> list[Statement]:
         """Return the statements before the loop, and the rewritten loop."""
@@ -244,7 +244,7 @@ class _AttentionLoop:
             *self._emit_stored_counts(),
             *late,
         )
-        return [*self.before, replace(self.loop, body=body)]
+        return [*self.statements_before, replace(self.loop, body=body)]
 
     def _split_at_count(
         self, pairs: Sequence[tuple[Statement, Statement]]
@@ -299,7 +299,7 @@ class _AttentionLoop:
         counts: list[tuple[str, Expr]] = []
         for statement in self.loop.body:
             for load in loads((statement,)):
-                if load.buffer in self.outer.kept and isinstance(statement, For | Call):
+                if load.buffer in self.outer.stored and isinstance(statement, For | Call):
                     counts.append((load.buffer, self._stored_count(load, statement)))
         require(counts, "it neither computes a softmax of a product nor reads probabilities")
         is_one = len({(name, str(count)) for name, count in counts}) == 1
@@ -311,7 +311,7 @@ class _AttentionLoop:
 
     def _stored_count(self, load: Load, user: Statement) -> Expr:
         """Return the number of columns in a block of stored probabilities."""
-        probabilities = self.outer.kept[load.buffer]
+        probabilities = self.outer.stored[load.buffer]
         *leading, row, _ = load.indices
         if isinstance(user, For):
             rows = static_extent(user)
@@ -474,7 +474,7 @@ class _AttentionLoop:
         fill = CountEmitter(self.names, dtype, self.facts.num_columns, self.facts.factors).emit(
             counts, axes, row, low, high
         )
-        self.outer.before += [Allocate(counts), *fill]
+        self.outer.statements_before += [Allocate(counts), *fill]
         index_variable: list[Expr] = [Variable(INDEX, loop.variable) for loop in axes]
         return Load(INDEX, counts.name, tuple(index_variable) or (index(0),))
 
@@ -491,7 +491,9 @@ class _AttentionLoop:
             require(is_known, f"{name} is not complete before the columns are counted")
             length, statements = self._emit_norm(view)
             lengths[name] = length
-            (local_statements if name in self.facts.local else self.before).extend(statements)
+            (local_statements if name in self.facts.local else self.statements_before).extend(
+                statements
+            )
             if name not in self.facts.local:
                 is_fixed = not uses_variable(view.indices[:-2], self.loop.variable)
                 require(is_fixed, f"each block reads another matrix of {name}")
@@ -530,7 +532,7 @@ class _AttentionLoop:
     def _emit_stored_counts(self) -> Body:
         """Emit stores of the numbers of columns of probabilities that are stored as a whole."""
         stores: list[Statement] = []
-        for name in sorted(self.facts.zero - self.facts.local - self.outer.kept.keys()):
+        for name in sorted(self.facts.zero - self.facts.local - self.outer.stored.keys()):
             store = next(
                 (statement, inner)
                 for statement in self.loop.body
@@ -549,10 +551,10 @@ class _AttentionLoop:
                 continue
             shape = (*probabilities.shape[:-2], static_extent(self.loop))
             counts = Buffer(self.names.new(f"{name}_columns"), INDEX, shape)
-            self.outer.before.append(Allocate(counts))
+            self.outer.statements_before.append(Allocate(counts))
             block = Variable(INDEX, self.loop.variable)
             stores.append(Store(counts.name, (*leading, block), self.facts.columns))
-            self.outer.kept[name] = _StoredProbabilities(
+            self.outer.stored[name] = _StoredProbabilities(
                 counts.name, rows, static_extent(self.loop)
             )
         return tuple(stores)

@@ -154,14 +154,14 @@ class ColumnLoops:
     """Loops over the columns of a row.
 
     Attributes:
-      own: buffers of the row.
+      row_buffers: buffers of the row.
       zero, partial: names and buffers that are zero, or not computed, in skipped columns.
       sums: names of sums of exponentials, which are at least 1.
     """
 
     facts: LoopFacts
     rows: RowDefinitions
-    own: set[str]
+    row_buffers: set[str]
     zero: set[str] = field(default_factory=set)
     partial: set[str] = field(default_factory=set)
     sums: set[str] = field(default_factory=set)
@@ -181,9 +181,9 @@ class ColumnLoops:
                     if self._is_zero(value, loop):
                         self.zero.add(name)
                     else:
-                        is_local = name in self.own | self.facts.local
+                        is_local = name in self.row_buffers | self.facts.local
                         require(is_local, f"{name} has nonzero values in masked columns")
-                    if name in self.own | self.facts.local:
+                    if name in self.row_buffers | self.facts.local:
                         self.partial.add(name)
                     else:
                         zeroing += self._zeros(item, loop)

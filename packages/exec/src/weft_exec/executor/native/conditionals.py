@@ -51,15 +51,15 @@ class Conditionals:
         count = -1
         while count != len(self._open):
             count = len(self._open)
-            self._inside: dict[Node, set[Output]] = {}
+            self._decided_by: dict[Node, set[Output]] = {}
             for decided, nodes in self._open:
                 for node in nodes:
-                    self._inside.setdefault(node, set()).add(decided)
+                    self._decided_by.setdefault(node, set()).add(decided)
             self._open = [
                 (decided, nodes)
                 for decided, nodes in self._open
                 if all(
-                    predicate(node) in self._inside[node]
+                    predicate(node) in self._decided_by[node]
                     for node in nodes
                     if node.role is Role.SWITCH
                 )
@@ -67,12 +67,12 @@ class Conditionals:
 
     def __contains__(self, node: Node) -> bool:
         """Return True if a node is in a conditional, or is a Switch or Merge of one."""
-        return node in self._inside
+        return node in self._decided_by
 
     def where(self, node: Node) -> object:
         """Return a key of a node's condition, apart from predicates of these conditionals."""
         condition = self._where(node)
-        inner_path = self._inside.get(node)
+        inner_path = self._decided_by.get(node)
         if not inner_path or not isinstance(condition, tuple):
             return condition
         frame, guard = condition
@@ -121,7 +121,7 @@ class Conditionals:
         paths: dict[Node, Path] = {}
         sides: dict[Node, tuple[Node, bool]] = {}
         for node in members:
-            inner_path = self._inside.get(node, ())
+            inner_path = self._decided_by.get(node, ())
             path = [atom for atom in flow.path(flow.guard(node)) if atom[0] in inner_path]
             if path:
                 paths[node] = tuple([(switches[decided], bool(side)) for decided, side in path])

@@ -34,7 +34,7 @@ class InputRecorder:
         self._generator = generator
         self._region = region
         self._to_host = to_host
-        self._given: list[Any] = []
+        self._inputs: list[Any] = []
         self._lock = threading.Lock()
         self.calls = 0
 
@@ -43,7 +43,7 @@ class InputRecorder:
         with self._lock:
             self.calls += 1
             if self.calls == 1:
-                self._given = [self._array(value) for value in inputs]
+                self._inputs = [self._array(value) for value in inputs]
         return NotImplemented
 
     def _array(self, value: Any) -> Any:
@@ -64,14 +64,14 @@ class InputRecorder:
         """
         region = self._region
         values = {
-            input_index: self._given[input_index]
+            input_index: self._inputs[input_index]
             for input_index in find_static_inputs(self._generator, region)
         }
-        shapes = [array.shape for array in self._given]
+        shapes = [array.shape for array in self._inputs]
         request = RegionRequest(
             region.members, region.inputs, region.outputs, shapes, values, region.branches
         )
-        explanation = self._generator.explain(request, self._given)
+        explanation = self._generator.explain(request, self._inputs)
         return replace(explanation, calls=self.calls)
 
 

@@ -178,20 +178,20 @@ class _Watcher:
 
     def __init__(self) -> None:
         self._running: _Call | None = None
-        self._others = -1
+        self._previous_descriptor = -1
         self._read, self._write = os.pipe()
         os.set_blocking(self._write, False)
         threading.Thread(target=self._watch, name="weft-interrupts", daemon=True).start()
 
     def begin(self, call: _Call) -> None:
         """Let signals stop a call of the main thread."""
-        self._others = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        self._previous_descriptor = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         self._running = call
 
     def end(self) -> None:
         """Restore the previous handling of signals."""
         self._running = None
-        signal.set_wakeup_fd(self._others, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self._previous_descriptor, warn_on_full_buffer=False)
 
     def _watch(self) -> None:
         while numbers := os.read(self._read, 4096):
@@ -200,9 +200,11 @@ class _Watcher:
             call = self._running
             if call is not None and signal.SIGINT in numbers:
                 call.stop()
-            if self._others >= 0:  # a wake-up descriptor of others, such as an event loop
+            if (
+                self._previous_descriptor >= 0
+            ):  # a wake-up descriptor of others, such as an event loop
                 with suppress(OSError):
-                    os.write(self._others, numbers)
+                    os.write(self._previous_descriptor, numbers)
 
 
 @cache

@@ -172,9 +172,9 @@ class CompiledLoop:
         given_up: set[Frame] | None = None,
     ) -> None:
         self._checked = checked
-        self._around = enclosing
+        self._enclosing = enclosing
         self._given_up = set() if given_up is None else given_up
-        self._whole = loop
+        self._loop_region = loop
         self._device = device
         self._handles = {
             index
@@ -191,8 +191,8 @@ class CompiledLoop:
         )
         at_end = Use.WRITE in uses or bool(loop.updates) or nested
         self._goes_on = Use.PUSH in uses and not at_end
-        self._wanted = [self._goes_on or is_wanted for is_wanted in loop.wanted()]
-        self._all_wanted = all(self._wanted)
+        self._is_result_used = [self._goes_on or is_wanted for is_wanted in loop.wanted()]
+        self._all_wanted = all(self._is_result_used)
         self._one_key = self._only_key()
         self._room = 0
         self._rooms: dict[LoopStorage, tuple[int, ...]] = {}
@@ -207,7 +207,7 @@ class CompiledLoop:
         if self._refused > _REFUSED:
             self._reject()
             return NotImplemented
-        if self._around and not self._given_up.issuperset(self._around):
+        if self._enclosing and not self._given_up.issuperset(self._enclosing):
             return NotImplemented
         if self._one_key is not None:
             return self._run_for_key(self._one_key, (values, (), ()))
@@ -218,7 +218,7 @@ class CompiledLoop:
         return result
 
     def _called(self, values: Sequence[Any]) -> Any:
-        buffers = self._list_buffers(values) if self._whole.kept else []
+        buffers = self._list_buffers(values) if self._loop_region.kept else []
         if buffers is None:
             self._unplaced += 1
             if self._unplaced > _REFUSED:
@@ -273,7 +273,7 @@ class CompiledLoop:
 
     def _give_up(self) -> None:
         """Let loops inside be compiled separately."""
-        self._given_up.add(self._whole.loop.frame)
+        self._given_up.add(self._loop_region.loop.frame)
 
     def _reject(self) -> None:
         """Leave the loop to its kernels from now on, for all shapes."""
@@ -286,17 +286,17 @@ class CompiledLoop:
 
     def _only_key(self) -> _Key | None:
         """Return the only key that a loop can have if shapes are static, else None."""
-        if self._whole.kept or self._variables:
+        if self._loop_region.kept or self._variables:
             return None
         shapes = [
             () if index in self._handles else known_shape(enter.outputs[0])
-            for index, enter in enumerate(self._whole.enters)
+            for index, enter in enumerate(self._loop_region.enters)
         ]
         return None if None in shapes else _Key(tuple([s for s in shapes if s is not None]), ())
 
     def _list_buffers(self, values: Sequence[Any]) -> list[TensorListBuffer] | None:
         """Return the places of the handles; None if only kernels can handle them."""
-        tensor_lists = self._whole.kept
+        tensor_lists = self._loop_region.kept
         outer_buffers = [
             None if tensor_list.use is Use.PUSH else buffer_for(tensor_list, values, (0,))
             for tensor_list in tensor_lists
@@ -325,12 +325,12 @@ class CompiledLoop:
     @property
     def name(self) -> str:
         """Name of the loop's frame."""
-        return self._whole.loop.frame.name
+        return self._loop_region.loop.frame.name
 
     @property
     def nodes(self) -> Sequence[Node]:
         """Nodes of the loop."""
-        return self._whole.nodes
+        return self._loop_region.nodes
 
     def choice(self, key: _Key, inputs: Sequence[Any]) -> _Key:
         """Return the key, which has all that a loop is compiled for."""
@@ -338,7 +338,7 @@ class CompiledLoop:
 
     def request(self, choice: _Key) -> LoopRequest:
         """Return the request for the loop and a choice."""
-        return LoopRequest(self._whole, *choice, self._goes_on)
+        return LoopRequest(self._loop_region, *choice, self._goes_on)
 
     # ---------------------------------------------------------------------- running
 
@@ -348,9 +348,9 @@ class CompiledLoop:
         takes = tuple(generated.input_positions)
         take: Callable[[Any], Sequence[Any]] = gather(takes)
         results = [self._device.array_factory(shape, d.numpy) for d, shape in generated.results]
-        finals = sum(self._wanted)
+        finals = sum(self._is_result_used)
         streams = [stream_of(node, self._device.resources) for node in generated.rng_nodes]
-        uses = [tensor_list.use for tensor_list in self._whole.kept]
+        uses = [tensor_list.use for tensor_list in self._loop_region.kept]
         pops = uses.count(Use.POP)
         pushed = uses.index(Use.PUSH) if Use.PUSH in uses else -1
 
@@ -391,7 +391,12 @@ class CompiledLoop:
                     if self._checked:
                         last = self._last_values(out)
                         return _Comparison(
-                            self._whole.variables, last, buffers, parts[-1], changes, self._changing
+                            self._loop_region.variables,
+                            last,
+                            buffers,
+                            parts[-1],
+                            changes,
+                            self._changing,
                         )
                     return self._store_results(buffers, parts, out, changes)
                 self._room = min(2 * len(filled[pushed][0]), _MOST_ROOM)
@@ -401,7 +406,7 @@ class CompiledLoop:
                     for state, new_state in zip(states, filled, strict=True)
                 ]
 
-        plain = not (self._whole.kept or self._updates or streams or self._checked)
+        plain = not (self._loop_region.kept or self._updates or streams or self._checked)
         return call_plain if plain else call
 
     def _split_results(self, buffers: Sequence[TensorListBuffer], out: Sequence[Any]) -> list[Any]:
@@ -418,7 +423,9 @@ class CompiledLoop:
     ) -> bool:
         """Return True if the capacity of a loop was too small, and increase it for the next run."""
         rooms: dict[LoopStorage, tuple[int, ...]] = {}
-        for tensor_list, buffer, arrays in zip(self._whole.kept, buffers, filled, strict=True):
+        for tensor_list, buffer, arrays in zip(
+            self._loop_region.kept, buffers, filled, strict=True
+        ):
             required = buffer.required_capacity(arrays)
             if any(want > room for want, room in zip(required, buffer.room, strict=False)):
                 capacities = map(max, required, buffer.room)
@@ -459,9 +466,9 @@ class CompiledLoop:
     def _last_values(self, out: Sequence[Any]) -> Sequence[Any]:
         """Return the last values of loop variables, None for unused ones."""
         if self._all_wanted:
-            return out[: len(self._wanted)]
+            return out[: len(self._is_result_used)]
         values = iter(out)
-        return [next(values) if is_used else None for is_used in self._wanted]
+        return [next(values) if is_used else None for is_used in self._is_result_used]
 
 
 def _last_updater(loop: WholeLoop, index: int) -> Node:
@@ -478,25 +485,25 @@ class _LoopStreams:
 
     def __init__(self, streams: Sequence[RandomStream]) -> None:
         self._executions = Executions(streams)
-        self._drew = np.zeros(len(streams), np.bool_)
-        self._turns = 0
+        self._has_drawn = np.zeros(len(streams), np.bool_)
+        self._num_iterations = 0
 
     def states(self) -> list[Any]:
         """Return the states of the next iteration as a single array, if there are any."""
         states = self._executions.states
         if not states:
             return []
-        advanced = [(*s[:3], iteration_tag(s[3], self._turns), *s[4:]) for s in states]
+        advanced = [(*s[:3], iteration_tag(s[3], self._num_iterations), *s[4:]) for s in states]
         return [np.array(advanced, np.uint64)]
 
     def record_call(self, num_iterations: int, drew: Any) -> None:
         """Count the iterations of a call, and record the streams that it drew from."""
-        self._turns += num_iterations
-        self._drew |= drew != 0
+        self._num_iterations += num_iterations
+        self._has_drawn |= drew != 0
 
     def end(self, has_failed: bool) -> None:
         """Return unused executions to the stream; all of them if kernels should draw."""
-        self._executions.return_unused(self._drew.tolist() if has_failed else ())
+        self._executions.return_unused(self._has_drawn.tolist() if has_failed else ())
 
 
 class _Comparison(ComparisonRequest):

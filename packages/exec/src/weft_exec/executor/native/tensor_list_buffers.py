@@ -41,7 +41,7 @@ class TensorListBuffer:
         self.node = tensor_list.nodes[-1]
         self._resource = resource
         self.extent = extent
-        self._kept = tensor_list
+        self._tensor_list = tensor_list
         self._levels = levels
 
     def inputs(self) -> list[Any]:
@@ -120,7 +120,7 @@ class TensorListBuffer:
 
     def _stack_types(self) -> list[StackType]:
         """Return the names and types of the stacks whose handles are pushed."""
-        stacks = [producer(push.inputs[1]) for push in self._kept.nodes[:-1]]
+        stacks = [producer(push.inputs[1]) for push in self._tensor_list.nodes[:-1]]
         return [
             StackType(node.attrs["stack_name"] or node.name, node.attrs["elem_type"])
             for node in stacks

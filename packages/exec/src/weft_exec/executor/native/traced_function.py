@@ -31,7 +31,7 @@ class TracedFunctions:
         bind: Callable[[Generated, RegionRequest], Function],
     ) -> None:
         self._generator = generator
-        self._whole = event
+        self._event = event
         self._bind = bind
         self._origins: WeakKeyDictionary[Function, tuple[Generated, RegionRequest]]
         self._origins = WeakKeyDictionary()
@@ -58,7 +58,7 @@ class TracedFunctions:
             num_kernels = len(readings) - 3  # between the readings of the caller
             program = programs.get(num_kernels)
             if program is None:
-                program = GeneratedProgram(self._whole, num_kernels, kernels, time_fractions)
+                program = GeneratedProgram(self._event, num_kernels, kernels, time_fractions)
                 programs[num_kernels] = program
             note_readings(program, readings)
 

@@ -41,14 +41,14 @@ class Variables:
             if len({offer.where(touch.node) for touch in order}) == 1
             and entered.isdisjoint(touch.node for touch in order if touch.changes)
         }
-        self._before: dict[Node, list[Node]] = {}
+        self._earlier_accesses: dict[Node, list[Node]] = {}
         for variable in self._settled:
             for first, second in access_order(self._touches[variable]):
-                self._before.setdefault(second, []).append(first)
+                self._earlier_accesses.setdefault(second, []).append(first)
 
     def before(self, node: Node) -> list[Node]:
         """Return the nodes that access a variable before a node does."""
-        return self._before.get(node, [])
+        return self._earlier_accesses.get(node, [])
 
     def may_read(self, node: Node) -> bool:
         """Return True if all references that a node reads are of variables that may be read."""

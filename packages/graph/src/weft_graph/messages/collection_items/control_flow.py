@@ -36,19 +36,19 @@ class _Contexts:
     """The members of a graph's contexts."""
 
     def __init__(self, graph: Graph) -> None:
-        self.own: dict[ControlFlowContext, list[Node]] = {}
+        self.own_nodes: dict[ControlFlowContext, list[Node]] = {}
         self.inner: dict[ControlFlowContext | None, list[ControlFlowContext]] = {}
         for node in graph.nodes:
             home = innermost(node)
             if home is not None:
-                self.own.setdefault(home, []).append(node)
+                self.own_nodes.setdefault(home, []).append(node)
         for context in contexts_in(graph).values():
             if context.forward is None and _is_whole(context):
                 self.inner.setdefault(context.outer, []).append(context)
 
     def values(self, context: ControlFlowContext) -> set[str]:
         """Return the names of a context's members: values, branch results, loop exits."""
-        names = {output.name for node in self.own.get(context, ()) for output in node.outputs}
+        names = {output.name for node in self.own_nodes.get(context, ()) for output in node.outputs}
         for inner in self.inner.get(context, ()):
             if isinstance(inner, WhileContext):
                 names |= {node.outputs[0].name for node in inner.exits}

@@ -95,7 +95,7 @@ class Analysis:
         for i, node in enumerate(self.nodes):
             for source in dict.fromkeys([s.node for s in node.inputs]):
                 self.readers[self.position[source]].append(i)
-        self.last_forward, self.wanted = self._uses_of_values()
+        self.last_forward, self.used_backward = self._uses_of_values()
         self.saved = self._savings()
 
     def _find_devices(self, memory: MemoryLimits) -> None:
@@ -154,7 +154,7 @@ class Analysis:
         return last, used_backward
 
     def _savings(self) -> list[int]:
-        sizes, used_backward = self.values.sizes, self.wanted
+        sizes, used_backward = self.values.sizes, self.used_backward
         interval = [
             sum([sizes[v] for v in created if used_backward[v]]) if movable else 0
             for created, movable in zip(self.values.makes, self.movable, strict=True)

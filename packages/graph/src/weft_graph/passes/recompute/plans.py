@@ -140,7 +140,7 @@ def _wins(analysis: Analysis, group: Group) -> bool:
     created = {v for i in members for v in values.makes[i]}
     read = {v for i in members for v in values.reads[i]} - created
     kept_bytes = sum(
-        [values.sizes[v] for v in read if not analysis.wanted[v] and v not in values.kept]
+        [values.sizes[v] for v in read if not analysis.used_backward[v] and v not in values.kept]
     )
     return sum([analysis.saved[i] for i in members]) > kept_bytes
 

@@ -147,18 +147,18 @@ class _Pairs:
 
     def __init__(self, count: int) -> None:
         first, second = np.triu_indices(count, 1)
-        self._at = np.zeros((count, count), np.int32)
-        self._at[first, second] = self._at[second, first] = np.arange(len(first))
-        self._above = np.triu(np.ones((count, count), bool), 1)
-        self._below = self._above.T.copy()
+        self._pair_index = np.zeros((count, count), np.int32)
+        self._pair_index[first, second] = self._pair_index[second, first] = np.arange(len(first))
+        self._upper_mask = np.triu(np.ones((count, count), bool), 1)
+        self._lower_mask = self._upper_mask.T.copy()
         self.count = count
 
     def expand_pairs(self, values: Output, opposite: Any) -> Output:
         """Expand (rows, pairs) to (rows, classes, classes): opposite below the diagonal."""
-        pair_values = gather(values, constant(self._at), axis=1)
+        pair_values = gather(values, constant(self._pair_index), axis=1)
         zero = constant(np.zeros((), values.dtype.numpy))
-        lower_triangle = where_v2(constant(self._below), opposite(pair_values), zero)
-        return where_v2(constant(self._above), pair_values, lower_triangle)
+        lower_triangle = where_v2(constant(self._lower_mask), opposite(pair_values), zero)
+        return where_v2(constant(self._upper_mask), pair_values, lower_triangle)
 
 
 def _probabilities(operation: Operation, scores: Output, table: _Pairs) -> Output:
