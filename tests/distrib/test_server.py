@@ -480,9 +480,9 @@ def test_arrows_of_a_loop_over_two_tasks_point_forwards(target: str, differentia
 
 
 def test_clocks_that_differ_are_brought_together() -> None:
-    assert tracing.clock_offset(sent=10, began=12, ended=30, got=33) == 0
-    assert tracing.clock_offset(sent=10, began=1012, ended=1030, got=32) == 1000
-    assert tracing.clock_offset(sent=1010, began=12, ended=30, got=1032) == -1000
+    assert tracing.clock_offset(sent=10, began=12, ended=30, received=33) == 0
+    assert tracing.clock_offset(sent=10, began=1012, ended=1030, received=32) == 1000
+    assert tracing.clock_offset(sent=1010, began=12, ended=30, received=1032) == -1000
 
 
 def test_device_filters_hide_tasks(cluster: list[Server]) -> None:

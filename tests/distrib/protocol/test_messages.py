@@ -31,7 +31,7 @@ def made(draw: Any, kind: type) -> Any:
     values = {}
     for field in fields_of(kind):
         one = SCALARS[field.kind] if field.kind in SCALARS else made(field.kind)
-        values[field.name] = draw(st.lists(one, max_size=3) if field.several else one)
+        values[field.name] = draw(st.lists(one, max_size=3) if field.is_repeated else one)
     return kind(**values)
 
 

@@ -582,7 +582,7 @@ def test_rates() -> None:
 
 def test_threads_are_bounded() -> None:
     go_on = threading.Event()
-    threads = WaitingThreads("bounded", most=2)
+    threads = WaitingThreads("bounded", limit=2)
     for _ in range(2):
         threads.submit(lambda: go_on.wait(60) and None)
     with pytest.raises(errors.ResourceExhaustedError, match="2 threads are already waiting"):

@@ -123,7 +123,7 @@ class LocalLink:
 
     def run(self, request: RunStep, values: Sequence[Any], answer: Answer) -> StartedStep:
         """See `MasterLink`."""
-        return self._master.run(request, values, answer, answer.fail, mine=True)
+        return self._master.run(request, values, answer, answer.fail, may_run_part=True)
 
     def close_session(self, session: int) -> None:
         """See `MasterLink`."""

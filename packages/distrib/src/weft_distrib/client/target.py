@@ -265,13 +265,13 @@ class ClusterBackend(Backend):
         assert isinstance(executable, Planned)
         if self._closed:
             raise closed_error()
-        left = None if deadline is None else max(deadline - time.monotonic(), 0.001)
-        milliseconds = 0 if left is None else int(left * 1000) + 1
+        remaining_seconds = None if deadline is None else max(deadline - time.monotonic(), 0.001)
+        milliseconds = 0 if remaining_seconds is None else int(remaining_seconds * 1000) + 1
         traced = trace is not None and trace.is_kept
         request = RunStep(self._session, executable.number, milliseconds, traced)
         reply = Reply()
         with self._convert_call_errors():
-            self._carry_out(request, slots, reply, left)
+            self._carry_out(request, slots, reply, remaining_seconds)
             values, meta = reply.result()
         if trace is not None and traced:
             trace.other.append(proto.StepStats.FromString(meta))
@@ -297,26 +297,28 @@ class ClusterBackend(Backend):
             raise errors.CancelledError("the session was closed during the call") from error
 
     def _carry_out(
-        self, request: RunStep, slots: list[Any], reply: Reply, left: float | None
+        self, request: RunStep, slots: list[Any], reply: Reply, remaining_seconds: float | None
     ) -> None:
         """Run a step and wait for `reply`."""
-        started = mine = None
+        started = local_part = None
         try:
             with defer_interrupts():  # else the step could not be cancelled
                 started = self._link.run(request, slots, reply)
-                mine = started.mine
-            if mine is not None:
-                run, mine = mine, None
+                local_part = started.local_part
+            if local_part is not None:
+                run, local_part = local_part, None
                 run()
-            if not reply.wait(None if left is None else left + GRACE_SECONDS):
+            if not reply.wait(
+                None if remaining_seconds is None else remaining_seconds + GRACE_SECONDS
+            ):
                 started.cancel(errors.DeadlineExceededError("the master did not answer in time"))
                 reply.wait()
         except BaseException:  # because Ctrl-C must end the step as well
             if started is not None:
                 with defer_interrupts():
                     started.cancel(errors.CancelledError("the step was interrupted"))
-                    if mine is not None:
-                        mine()  # it ends at once, and the step, which would wait for it
+                    if local_part is not None:
+                        local_part()  # it ends at once, and the step, which would wait for it
             raise
 
     def stop_planning(self) -> None:

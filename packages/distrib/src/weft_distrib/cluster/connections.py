@@ -134,19 +134,19 @@ class _Task:
         start = last_reply = time.monotonic()
         while True:
             now = time.monotonic()
-            left = deadline - now
+            remaining_seconds = deadline - now
             if not expected():
                 raise errors.CancelledError(
                     f"the request to {self._name} was canceled: its caller stopped waiting"
                 )
-            if left <= 0:
+            if remaining_seconds <= 0:
                 raise errors.UnavailableError(
                     f"{self._name} at {self._address} did not answer within {now - start:.0f} s: "
                     "check that its server is running and reachable from this machine"
                 )
             try:
                 status: messages.Status = self.control.call(
-                    STATUS, messages.Empty(), min(left, _ASK_SECONDS), wait=True
+                    STATUS, messages.Empty(), min(remaining_seconds, _ASK_SECONDS), wait=True
                 )
             except (errors.UnavailableError, errors.DeadlineExceededError):
                 if now - last_reply > _TELL_SECONDS:

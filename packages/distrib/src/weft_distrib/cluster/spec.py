@@ -52,15 +52,15 @@ class ClusterSpec:
         self._check_duplicates()
 
     def _check_duplicates(self) -> None:
-        seen: dict[str, str] = {}
+        owners: dict[str, str] = {}
         for job, tasks in self._jobs.items():
             for task, address in tasks.items():
                 name = f"/job:{job}/task:{task}"
-                if address in seen:
+                if address in owners:
                     raise errors.InvalidArgumentError(
-                        f"{seen[address]} and {name} have the same address {address!r}"
+                        f"{owners[address]} and {name} have the same address {address!r}"
                     )
-                seen[address] = name
+                owners[address] = name
 
     @property
     def jobs(self) -> list[str]:

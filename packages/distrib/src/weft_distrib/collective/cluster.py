@@ -50,7 +50,7 @@ class _DepartedMember(NamedTuple):
     rendezvous: Rendezvous
     error: errors.OpError
     drained: bool
-    until: float
+    expires_at: float
 
 
 class ClusterTransport:
@@ -66,7 +66,7 @@ class ClusterTransport:
         self._worker, self._peers, self._leading = worker, peers, leader
         self.leader = Leader()
         self._lock = threading.Lock()
-        self._left: dict[int, _DepartedMember] = {}
+        self._departed: dict[int, _DepartedMember] = {}
 
     def join(
         self, key: int, size: int, member: Member, seconds: float, wait: Reply
@@ -90,7 +90,7 @@ class ClusterTransport:
         rendezvous = self._worker.find_rendezvous(StepKey(number, 0))
         rendezvous.finish(error)
         with self._lock:
-            self._left[number] = _DepartedMember(
+            self._departed[number] = _DepartedMember(
                 rendezvous, error, drained, time.monotonic() + _RETENTION_SECONDS
             )
         self._drop_old()
@@ -98,10 +98,12 @@ class ClusterTransport:
     def _drop_old(self) -> None:
         now = time.monotonic()
         with self._lock:
-            over = {n: left.error for n, left in self._left.items() if now > left.until}
-            for number in over:
-                del self._left[number]
-        for number, error in over.items():
+            expired = {
+                n: member.error for n, member in self._departed.items() if now > member.expires_at
+            }
+            for number in expired:
+                del self._departed[number]
+        for number, error in expired.items():
             self._worker.close_rendezvous(StepKey(number, 0), error)
 
     def source(self, member: Member) -> Rendezvous:
@@ -117,7 +119,10 @@ class ClusterTransport:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             with self._lock:
-                if not any(left.drained and left.rendezvous.unread for left in self._left.values()):
+                if not any(
+                    member.drained and member.rendezvous.unread
+                    for member in self._departed.values()
+                ):
                     return
             time.sleep(_POLL_SECONDS)
 

@@ -120,10 +120,12 @@ class Exchange:
         Raises: DeadlineExceededError: the result did not arrive; `late` is the beginning of the
           message.
         """
-        left = None if self._deadline is None else max(self._deadline - time.monotonic(), 0)
+        remaining_seconds = (
+            None if self._deadline is None else max(self._deadline - time.monotonic(), 0)
+        )
         operation = self.operation
         try:
-            if not wait.wait(left):
+            if not wait.wait(remaining_seconds):
                 raise errors.DeadlineExceededError(
                     f"{late} instance {operation.instance} of group {self._transport.key} within "
                     f"{operation.timeout:g} s"
@@ -143,23 +145,23 @@ class Exchange:
         merge, size = MERGES[self.operation.merge], len(self._transport.members)
         for action, replies in self._request_ahead(actions):
             kind, peer, start, stop, phase = action
-            mine = flat[start:stop]
+            segment = flat[start:stop]
             if kind == schedule.SEND:
-                self.send(peer, f"{phase}{start}", mine)
+                self.send(peer, f"{phase}{start}", segment)
             elif kind == schedule.GIVE:
-                self.send(peer, f"{phase}{start}", mine.copy())
+                self.send(peer, f"{phase}{start}", segment.copy())
             elif kind == schedule.FINISH:
                 if self.operation.final == "Div":
-                    divide(mine, size)
+                    divide(segment, size)
             elif kind == schedule.FOLD:
-                self._fold(merge, mine, replies)
+                self._fold(merge, segment, replies)
             else:
                 (wait,) = replies
-                actual = self._check_values(self.take(wait, peer), mine, peer)
+                actual = self._check_values(self.take(wait, peer), segment, peer)
                 if kind == schedule.MERGE:
-                    merge(mine, actual, out=mine)
+                    merge(segment, actual, out=segment)
                 else:
-                    mine[...] = actual
+                    segment[...] = actual
 
     def _request_ahead(self, actions: Schedule) -> Iterator[tuple[Action, list[Reply]]]:
         """Yield the actions, requesting the pieces that they receive ahead of time."""
@@ -184,13 +186,13 @@ class Exchange:
         return [action.peer] if action.kind in (schedule.MERGE, schedule.STORE) else []
 
     def _fold(self, merge: Callable[..., Any], array: Array, replies: list[Reply]) -> None:
-        rank, others = self._transport.rank, iter(replies)
+        rank, reply_iterator = self._transport.rank, iter(replies)
         total: Array | None = None
         for peer in range(len(self._transport.members)):
             if peer == rank:
                 value = array
             else:
-                value = self._check_values(self.take(next(others), peer), array, peer)
+                value = self._check_values(self.take(next(reply_iterator), peer), array, peer)
             if total is None:
                 total = value.copy()
             else:

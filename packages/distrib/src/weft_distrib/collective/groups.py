@@ -110,8 +110,8 @@ def _order(device: str) -> tuple[str, int, int, str, int]:
 
 
 def _sizes_differ(key: int, group: _FormingGroup, size: int, member: Member) -> errors.OpError:
-    others = ", ".join(sorted(group.members, key=_order))
+    other_members = ", ".join(sorted(group.members, key=_order))
     return errors.InvalidArgumentError(
-        f"group {key} has {group.size} members for {others} and {size} for {member.device}: all "
-        "members must have the same group_size"
+        f"group {key} has {group.size} members for {other_members} and "
+        f"{size} for {member.device}: all members must have the same group_size"
     )

@@ -108,8 +108,8 @@ class Membership:
         self._transport = transport
         self.key, self.size = key, size
         self._in_order = in_order
-        self._me = Member(device, secrets.randbits(63) | 1)
-        self.own = transport.begin(self._me.number)
+        self._own_member = Member(device, secrets.randbits(63) | 1)
+        self.own = transport.begin(self._own_member.number)
         self.members: tuple[Member, ...] = ()
         self.rank = 0
         self.error: errors.OpError | None = None
@@ -133,7 +133,7 @@ class Membership:
             if instance.node != operation.node:
                 raise errors.InvalidArgumentError(
                     f"{instance.node} and {operation.node} have the instance key "
-                    f"{operation.instance} of group {self.key} on {self._me.device}: each "
+                    f"{operation.instance} of group {self.key} on {self._own_member.device}: each "
                     "collective operation needs a unique instance key"
                 )
             step, tag = next_counter(instance)
@@ -154,9 +154,9 @@ class Membership:
         verdict = self._agree(operation, device)
         if "nccl" in verdict:
             return self._by_nccl.run(exchange, verdict, value, device)
-        mine = None if value is None else np.asarray(device.to_host(value))
+        own_value = None if value is None else np.asarray(device.to_host(value))
         empty = device.new_array if device.xp is np else np.empty
-        result = self._exchange_on_host(exchange, verdict, mine, empty)
+        result = self._exchange_on_host(exchange, verdict, own_value, empty)
         return device.from_host(result if result.ndim else result[()])
 
     def _exchange_on_host(
@@ -227,13 +227,13 @@ class Membership:
             wait = self.register_wait(Reply())
             try:
                 self._take_back = self._transport.join(
-                    self.key, self.size, self._me, seconds or FORM_SECONDS, wait
+                    self.key, self.size, self._own_member, seconds or FORM_SECONDS, wait
                 )
                 members = wait.result()[0]
             finally:
                 self.forget(wait)
                 self._take_back = None
-            self.rank = members.index(self._me)
+            self.rank = members.index(self._own_member)
             for rank, member in enumerate(members):
                 if rank != self.rank:
                     self._sources[rank] = self._transport.source(member)
@@ -258,7 +258,7 @@ class Membership:
         The first member does this and answers the others.
         """
         exchange = Exchange(self, operation, str(operation.instance))
-        mine = {
+        own_description = {
             "what": [operation.kind, str(operation.dtype), operation.merge, operation.final],
             "hint": "ordered" if self._requires_order(operation, device) else operation.hint,
             "sends": operation.sends,
@@ -266,10 +266,13 @@ class Membership:
             "nccl": nccl.unsupported_reason(device, operation),
         }
         if self.rank:
-            exchange.send(0, "wants", pack_message(mine))
+            exchange.send(0, "wants", pack_message(own_description))
             return unpack_message(exchange.receive(0, "verdict"))
         replies = [(i, exchange.ask(i, "wants")) for i in range(1, self.size)]
-        descriptions = [mine, *[unpack_message(exchange.take(wait, i)) for i, wait in replies]]
+        descriptions = [
+            own_description,
+            *[unpack_message(exchange.take(wait, i)) for i, wait in replies],
+        ]
         verdict = self._verdict(operation, descriptions)
         if verdict.get("nccl"):
             verdict["nccl"] = self._by_nccl.unique()
@@ -287,8 +290,8 @@ class Membership:
         for member, expected in zip(self.members, descriptions, strict=True):
             if expected["what"] != descriptions[0]["what"]:
                 first = f"{descriptions[0]['what']} on {self.members[0].device}"
-                other = f"{expected['what']} on {member.device}"
-                return {"error": f"{instance_label} is {first} and {other}"}
+                other_label = f"{expected['what']} on {member.device}"
+                return {"error": f"{instance_label} is {first} and {other_label}"}
         hints = {expected["hint"] for expected in descriptions}
         verdict = {"hint": "ordered" if "ordered" in hints else descriptions[0]["hint"]}
         if operation.kind == "broadcast":
@@ -349,14 +352,14 @@ class Membership:
             take_back = self._take_back
         if take_back is not None:
             take_back()
-        self._transport.end(self._me.number, error, drained)
+        self._transport.end(self._own_member.number, error, drained)
         self._by_nccl.end(error, drained)
         for wait in waiters:
             wait.fail(error.copy())
 
     def leave(self, op_error: errors.OpError, drained: bool = False) -> None:
         """End the membership because of an error of this member; `drained` as for `end`."""
-        message = f"{self._me.device} has left group {self.key}: {op_error.message}"
+        message = f"{self._own_member.device} has left group {self.key}: {op_error.message}"
         self.end(errors.AbortedError(message), drained)
 
 

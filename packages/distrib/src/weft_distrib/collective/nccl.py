@@ -82,13 +82,13 @@ def find_obstacle(members: Sequence[Member], descriptions: Sequence[Mapping[str,
       descriptions: for each member `gpu`, the result of `gpu_of`, and `nccl`, the result of
         `unsupported_reason`.
     """
-    seen: dict[str, str] = {}
+    owners: dict[str, str] = {}
     for member, expected in zip(members, descriptions, strict=True):
         if expected["nccl"]:
             return str(expected["nccl"])
-        other = seen.setdefault(expected["gpu"], member.device)
-        if other != member.device:
-            return f"{other} and {member.device} are one GPU"
+        owner = owners.setdefault(expected["gpu"], member.device)
+        if owner != member.device:
+            return f"{owner} and {member.device} are one GPU"
     return ""
 
 
@@ -111,7 +111,7 @@ class Communicator:
             self._ends = self._nccl.NcclCommunicator(size, unique, rank)
             self._stream = self._cuda.Stream(non_blocking=True)
 
-    def begin(self, operation: Operation, mine: Any, result: Any, source: int) -> Any:
+    def begin(self, operation: Operation, own_value: Any, result: Any, source: int) -> Any:
         """Enqueue an operation on contiguous arrays; return the event of its end."""
         nccl, ends, stream = self._nccl, self._ends, self._stream
         kind, name, count = operation.kind, operation.dtype.name, result.size
@@ -119,20 +119,33 @@ class Communicator:
         with self._gpu.active(stream):
             # Earlier uses of the result's memory may still be running there.
             stream.wait_event(self._gpu.compute.record(event(disable_timing=True)))
-            to = result.data.ptr
+            target_pointer = result.data.ptr
             if kind == "reduce":
                 item = getattr(nccl, f"NCCL_{_PAIRS.get(name, name).upper()}")
                 op = getattr(nccl, NCCL_OPS[operation.merge])
                 ends.allReduce(
-                    mine.data.ptr, to, count * (1 + (name in _PAIRS)), item, op, stream.ptr
+                    own_value.data.ptr,
+                    target_pointer,
+                    count * (1 + (name in _PAIRS)),
+                    item,
+                    op,
+                    stream.ptr,
                 )
             elif kind == "gather":
-                ends.allGather(mine.data.ptr, to, mine.nbytes, nccl.NCCL_UINT8, stream.ptr)
+                ends.allGather(
+                    own_value.data.ptr,
+                    target_pointer,
+                    own_value.nbytes,
+                    nccl.NCCL_UINT8,
+                    stream.ptr,
+                )
             else:
-                pointer = (result if mine is None else mine).data.ptr
-                ends.broadcast(pointer, to, result.nbytes, nccl.NCCL_UINT8, source, stream.ptr)
-            over = stream.record(event(block=True, disable_timing=True))
-        return over
+                pointer = (result if own_value is None else own_value).data.ptr
+                ends.broadcast(
+                    pointer, target_pointer, result.nbytes, nccl.NCCL_UINT8, source, stream.ptr
+                )
+            end_event = stream.record(event(block=True, disable_timing=True))
+        return end_event
 
     def check(self) -> None:
         """Check for asynchronous errors. Raises: NcclError: an enqueued operation has failed."""
@@ -204,7 +217,7 @@ class NcclRuns:
 
     def __init__(self, membership: WatchedTransport) -> None:
         self._group = membership
-        self._turns = _RunOrder()
+        self._run_order = _RunOrder()
         self._lock = threading.Lock()
         self._unique = b""
         self._ends: Communicator | None = None
@@ -231,21 +244,21 @@ class NcclRuns:
         membership, operation = self._group, exchange.operation
         size, rank = len(membership.members), membership.rank
         # All memory that can be is taken before the others begin to wait for this device.
-        mine = result = shape = None
+        own_value = result = shape = None
         if value is not None:
-            mine = _contiguous(gpu, value)
-            shape = mine.shape
+            own_value = _contiguous(gpu, value)
+            shape = own_value.shape
             result = _empty(gpu, _shape_of_result(operation, shape, size), operation)
-        told = self._agree_on_shape(exchange, shape)
+        agreement = self._agree_on_shape(exchange, shape)
         if result is None:
-            result = _empty(gpu, tuple(told["shape"]), operation)
+            result = _empty(gpu, tuple(agreement["shape"]), operation)
         if size > 1:
             membership.watch((rank - 1) % size, exchange.key((rank - 1) % size, rank, "over"))
         wait = membership.register_wait(Reply())
 
         def work() -> None:
             try:
-                self._carry(operation, verdict, told["turn"], mine, result, gpu)
+                self._carry(operation, verdict, agreement["turn"], own_value, result, gpu)
             except errors.OpError as error:
                 wait.fail(error)
             except Exception as error:  # because NCCL's errors are CuPy's, and a run must end
@@ -264,16 +277,16 @@ class NcclRuns:
 
         The first one checks the shapes and assigns a number.
         """
-        membership, mine = self._group, None if shape is None else list(shape)
+        membership, own_shape = self._group, None if shape is None else list(shape)
         if membership.rank:
-            exchange.send(0, "come", pack_message({"shape": mine}))
+            exchange.send(0, "come", pack_message({"shape": own_shape}))
             verdict = unpack_message(exchange.receive(0, "turn"))
         else:
-            others = range(1, len(membership.members))
-            replies = [(i, exchange.ask(i, "come")) for i in others]
+            peers = range(1, len(membership.members))
+            replies = [(i, exchange.ask(i, "come")) for i in peers]
             shapes = [unpack_message(exchange.take(wait, i))["shape"] for i, wait in replies]
-            verdict = self._verdict_for(exchange.operation, [mine, *shapes])
-            for peer in others:
+            verdict = self._verdict_for(exchange.operation, [own_shape, *shapes])
+            for peer in peers:
                 exchange.send(peer, "turn", pack_message(verdict))
         if "error" in verdict:
             raise errors.InvalidArgumentError(verdict["error"])
@@ -293,23 +306,23 @@ class NcclRuns:
                     f"one shape in all members: {members[i].device} gave {shape} where "
                     f"{members[index].device} has {first}"
                 }
-        return {"turn": self._turns.take_number(), "shape": first}
+        return {"turn": self._run_order.take_number(), "shape": first}
 
     def _carry(
         self,
         operation: Operation,
         verdict: Mapping[str, Any],
         ticket: int,
-        mine: Any,
+        own_value: Any,
         result: Any,
         gpu: GpuDevice,
     ) -> None:
-        with self._turns.take(ticket):
+        with self._run_order.take(ticket):
             if not result.size:
                 return
             ends = self._ends or self._open(gpu, verdict["nccl"])
-            over = ends.begin(operation, mine, result, verdict.get("source", 0))
-        over.synchronize()
+            end_event = ends.begin(operation, own_value, result, verdict.get("source", 0))
+        end_event.synchronize()
         if self._error is not None:
             raise self._error.copy()
         ends.check()
@@ -329,7 +342,7 @@ class NcclRuns:
 
     def end(self, error: errors.OpError, drained: bool) -> None:
         """Fail pending operations; if the member has `drained`, nothing is pending."""
-        self._turns.end(error)
+        self._run_order.end(error)
         with self._lock:
             self._error = error
             ends, self._ends = self._ends, None

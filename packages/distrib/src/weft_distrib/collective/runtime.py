@@ -42,7 +42,7 @@ class Leader:
                 answers = self._groups.expire(key, member.number, seconds)
             _deliver_answers(answers)
 
-        def over(outcome: Outcome) -> None:
+        def report_outcome(outcome: Outcome) -> None:
             timer.cancel()
             answer(outcome)
 
@@ -53,7 +53,7 @@ class Leader:
 
         timer = call_at(time.monotonic() + seconds, expire)
         with self._lock:
-            answers = self._groups.join(key, size, member, over)
+            answers = self._groups.join(key, size, member, report_outcome)
         _deliver_answers(answers)
         return take_back
 
@@ -170,8 +170,8 @@ class CollectiveRuntime:
         """Make the devices of a closed session leave their groups."""
         with self._lock:
             closed_keys = [key for key in self._memberships if key[0] == session]
-            left = [self._memberships.pop(key) for key in closed_keys]
-        for member in left:
+            closed_memberships = [self._memberships.pop(key) for key in closed_keys]
+        for member in closed_memberships:
             member.leave(error, drained=True)
 
 

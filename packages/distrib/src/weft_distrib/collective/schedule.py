@@ -141,16 +141,16 @@ def ordered_schedule(rank: int, size: int, count: int, piece: int) -> Schedule:
     Each member sends the same number of bytes as in a ring, but to all others.
     """
     parts = [pieces(segment, piece) for segment in segments(count, size)]
-    others = _other_ranks(rank, size)
-    for peer in others:
+    peers = _other_ranks(rank, size)
+    for peer in peers:
         for start, stop in parts[peer]:
             yield Action(SEND, peer, start, stop, "merge")
     for start, stop in parts[rank]:
         yield Action(FOLD, rank, start, stop, "merge")
         yield Action(FINISH, rank, start, stop, "")
-        for peer in others:
+        for peer in peers:
             yield Action(SEND, peer, start, stop, "store")
-    for peer in reversed(others):
+    for peer in reversed(peers):
         for start, stop in parts[peer]:
             yield Action(STORE, peer, start, stop, "store")
 

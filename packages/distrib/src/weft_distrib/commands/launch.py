@@ -29,14 +29,14 @@ def add(parser: argparse.ArgumentParser) -> None:
         "Runs a program in every task of a cluster, each with its own TF_CONFIG; without a "
         "program, plain servers. The cluster ends when all tasks but parameter servers are done."
     )
-    where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument(
+    target_group = parser.add_mutually_exclusive_group(required=True)
+    target_group.add_argument(
         "--local", action="store_true", help="run the tasks as processes of this machine"
     )
-    where.add_argument(
+    target_group.add_argument(
         "--slurm", action="store_true", help="run the program as this task of a Slurm step"
     )
-    where.add_argument(
+    target_group.add_argument(
         "--kubernetes",
         choices=("jobs", "jobset", "trainjob"),
         help="print manifests: a Service with Indexed Jobs, a JobSet, or a Kubeflow TrainJob",

@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
         cluster,
         job,
         task,
-        credentials=Credentials.from_environment(told=overrides),
+        credentials=Credentials.from_environment(explicit_paths=overrides),
         insecure=arguments.insecure > 0,
         file_roots=arguments.root,
         value_port=arguments.value_port,

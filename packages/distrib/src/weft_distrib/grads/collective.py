@@ -27,6 +27,6 @@ def _reduce(node: Node, grad: Output) -> Output:
 
 def _key_of_gradient(node: Node) -> int:
     """Return a unique instance key, which all members derive in the same way."""
-    before = [n for n in node.graph.nodes if n.type == node.type and n.forward is node]
-    text = f"gradient {len(before)} of {node.attrs['instance_key']}"
+    earlier_gradients = [n for n in node.graph.nodes if n.type == node.type and n.forward is node]
+    text = f"gradient {len(earlier_gradients)} of {node.attrs['instance_key']}"
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 2

@@ -121,9 +121,9 @@ def _job_set_spec(launch: Launch, image: str, trains: Job | None) -> dict[str, A
             for job in launch.jobs
         ],
     }
-    done = [job.name for job in launch.jobs if not job.serves]
-    if done:
-        spec["successPolicy"] = {"operator": "All", "targetReplicatedJobs": done}
+    finite_jobs = [job.name for job in launch.jobs if not job.serves]
+    if finite_jobs:
+        spec["successPolicy"] = {"operator": "All", "targetReplicatedJobs": finite_jobs}
     return spec
 
 

@@ -69,12 +69,12 @@ class LocalCluster:
       supervisor: decides about starts and restarts.
     """
 
-    def __init__(self, launch: Launch, say: Say, grace: float = GRACE_SECONDS) -> None:
+    def __init__(self, launch: Launch, print_line: Say, grace: float = GRACE_SECONDS) -> None:
         self.cluster: ClusterSpec = launch.cluster(
             find_free_addresses(len(list(launch.task_ids())))
         )
         self.supervisor = Supervisor(launch)
-        self._launch, self._print, self._grace = launch, say, grace
+        self._launch, self._print, self._grace = launch, print_line, grace
         self._tasks: dict[TaskId, _Task] = {}
         self._selector = selectors.DefaultSelector()
         self._kill_at: float | None = None
@@ -121,8 +121,10 @@ class LocalCluster:
 
     def _handle_next_event(self) -> None:
         """Wait for the next event and handle it."""
-        left = None if self._kill_at is None else self._kill_at - time.monotonic()
-        for key, _ in self._selector.select(left if left is None else max(left, 0)):
+        remaining_seconds = None if self._kill_at is None else self._kill_at - time.monotonic()
+        for key, _ in self._selector.select(
+            remaining_seconds if remaining_seconds is None else max(remaining_seconds, 0)
+        ):
             key.data()
         if self._kill_at is not None and time.monotonic() >= self._kill_at:
             self._kill_at = None

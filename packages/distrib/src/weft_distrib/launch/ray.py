@@ -236,7 +236,7 @@ def _actors(ray: Any, launch: Launch, group: Any, host: str) -> dict[TaskId, Any
     result = {}
     for i, task_id in enumerate(launch.task_ids()):
         job = launch.job(task_id.job)
-        where = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy(
+        strategy = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy(
             group, placement_group_bundle_index=i
         )
         options = ray.remote(Task).options(
@@ -246,7 +246,7 @@ def _actors(ray: Any, launch: Launch, group: Any, host: str) -> dict[TaskId, Any
             memory=job.memory or None,
             max_restarts=launch.restarts,
             max_concurrency=4,
-            scheduling_strategy=where,
+            scheduling_strategy=strategy,
             runtime_env={"env_vars": dict(launch.environment)},
         )
         result[task_id] = options.remote(host)

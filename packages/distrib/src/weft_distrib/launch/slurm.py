@@ -51,9 +51,9 @@ def task_from_slurm(
     Raises: InvalidArgumentError: this is not a Slurm step, its number of tasks differs, or they are
     not distributed over the nodes in block or cyclic order.
     """
-    told = _Environment(os.environ if environment is None else environment)
-    nodes = expand(told.text("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"))
-    counts = tasks_per_node(told.text("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"))
+    variables = _Environment(os.environ if environment is None else environment)
+    nodes = expand(variables.text("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"))
+    counts = tasks_per_node(variables.text("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"))
     if len(nodes) != len(counts):
         raise errors.InvalidArgumentError(
             f"Slurm names {len(nodes)} nodes but task counts for {len(counts)}"
@@ -63,20 +63,24 @@ def task_from_slurm(
         raise errors.InvalidArgumentError(
             f"the jobs have {len(task_ids)} tasks in total, but the Slurm step has {sum(counts)}"
         )
-    rank = told.number("SLURM_PROCID")
-    where = list(layout(counts, told.get("SLURM_DISTRIBUTION", "block")))
-    if not rank < len(where):
+    rank = variables.number("SLURM_PROCID")
+    positions = list(layout(counts, variables.get("SLURM_DISTRIBUTION", "block")))
+    if not rank < len(positions):
         raise errors.InvalidArgumentError(
-            f"SLURM_PROCID is {rank}, but the step has {len(where)} tasks"
+            f"SLURM_PROCID is {rank}, but the step has {len(positions)} tasks"
         )
-    node = told.number("SLURM_NODEID") if told.get("SLURM_NODEID", "") else where[rank][0]
-    if node != where[rank][0]:
+    node = (
+        variables.number("SLURM_NODEID")
+        if variables.get("SLURM_NODEID", "")
+        else positions[rank][0]
+    )
+    if node != positions[rank][0]:
         raise errors.InvalidArgumentError(
-            f"rank {rank} is on node {node} instead of node {where[rank][0]}: distribute the "
+            f"rank {rank} is on node {node} instead of node {positions[rank][0]}: distribute the "
             "tasks in blocks: srun --distribution=block"
         )
-    first = _first_port(told, max(counts)) if port is None else port
-    addresses = [f"{nodes[node]}:{first + local}" for node, local in where]
+    first = _first_port(variables, max(counts)) if port is None else port
+    addresses = [f"{nodes[node]}:{first + local}" for node, local in positions]
     return SlurmTask(launch.cluster(addresses), task_ids[rank])
 
 

@@ -46,17 +46,21 @@ class Rates:
         """
         return [self._row(_Observation(now, report)) for report in reports]
 
-    def _row(self, seen: _Observation) -> Row:
-        report = seen.report
+    def _row(self, observation: _Observation) -> Row:
+        report = observation.report
         name = report.task.removeprefix("/job:").replace("/replica:0/task:", ":")
         if not report.incarnation:  # it said nothing itself
             return (name, report.state, *[""] * (len(HEADER) - 2))
         last = self._last.get(report.task)
-        self._last[report.task] = seen
-        if last is None or last.report.incarnation != report.incarnation or seen.time <= last.time:
+        self._last[report.task] = observation
+        if (
+            last is None
+            or last.report.incarnation != report.incarnation
+            or observation.time <= last.time
+        ):
             steps = received = sent = ""
         else:
-            past, seconds = last.report, seen.time - last.time
+            past, seconds = last.report, observation.time - last.time
             steps = f"{(report.steps - past.steps) / seconds:.1f}"
             received = size((report.bytes_in - past.bytes_in) / seconds)
             sent = size((report.bytes_out - past.bytes_out) / seconds)

@@ -44,10 +44,10 @@ class Supervisor:
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
-        self._left = {
+        self._unfinished = {
             task_id for task_id in launch.task_ids() if not launch.job(task_id.job).serves
         }
-        self._only_servers = not self._left
+        self._only_servers = not self._unfinished
         self._stopping = False
         self.code = 0
         self.running: set[TaskId] = set()
@@ -72,9 +72,9 @@ class Supervisor:
         if self._stopping:
             return []
         if status == 0:
-            self._left.discard(task_id)
-            over = not self.running if self._only_servers else not self._left
-            return self._stop("all tasks are done") if over else []
+            self._unfinished.discard(task_id)
+            is_over = not self.running if self._only_servers else not self._unfinished
+            return self._stop("all tasks are done") if is_over else []
         if self.lives[task_id] <= self._launch.restarts:
             return [self._start(task_id)]
         self.code = status if status > 0 else 128 - status

@@ -29,15 +29,15 @@ class LivenessState:
     def __init__(self, now: float, limit: float = LIMIT_SECONDS) -> None:
         self._limit = limit
         self._answered = self._last_progress = self._running = now
-        self._seen: tuple[int, int] | None = None
+        self._last_progress_mark: tuple[int, int] | None = None
 
     def answered(self, now: float, beats: int, ticks: int, stopped: bool) -> None:
         """Record an answer about the peer: counter, processor time, and whether it is stopped."""
         self._answered = now
         if not stopped:
             self._running = now
-        if (beats, ticks) != self._seen:
-            self._seen = (beats, ticks)
+        if (beats, ticks) != self._last_progress_mark:
+            self._last_progress_mark = (beats, ticks)
             self._last_progress = now
 
     def pardon(self, now: float, seconds: float) -> None:
@@ -52,7 +52,7 @@ class LivenessState:
 
         None without an answer.
         """
-        if self._seen is None:
+        if self._last_progress_mark is None:
             return None
         if self._running < self._answered:
             return "stopped"

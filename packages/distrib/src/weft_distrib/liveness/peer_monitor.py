@@ -92,11 +92,11 @@ class Watch:
             end = time.monotonic() + ASK_SECONDS
             self._begin()
             self._send_probes()
-            while (left := end - time.monotonic()) > 0:
+            while (remaining_seconds := end - time.monotonic()) > 0:
                 if not self._watched_set:
-                    time.sleep(left)
+                    time.sleep(remaining_seconds)
                     break
-                for key, _ in self._selector.select(left):
+                for key, _ in self._selector.select(remaining_seconds):
                     self._receive_answer(key.data)
             self._judge(late=time.monotonic() - end)
 

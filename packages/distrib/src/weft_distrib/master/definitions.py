@@ -94,11 +94,11 @@ class Definition:
                     f"{len(texts)}"
                 )
         self._graph_def = _parse(values[0])
-        nothing = [""] * count
+        empty = [""] * count
         self._constants = [
             _Constant(name, _constant_value(name, value), device, dtype)
             for name, value, device, dtype in zip(
-                constants, values[1:], devices or nothing, types or nothing, strict=True
+                constants, values[1:], devices or empty, types or empty, strict=True
             )
         ]
 
@@ -145,12 +145,12 @@ class Definition:
         for node_def in graph_def.node:
             if graph.find_node(node_def.name) is not None or node_def.name in inputs:
                 raise _name_taken_error(node_def.name)
-        known: dict[str, Node] = {output: value.node for output, value in inputs.items()}
+        known_nodes: dict[str, Node] = {output: value.node for output, value in inputs.items()}
         for constant in self._constants:
-            known[constant.name] = _add_constant(graph, constant)
-        external = _external_inputs(graph_def, graph, known, inputs)
+            known_nodes[constant.name] = _add_constant(graph, constant)
+        external = _external_inputs(graph_def, graph, known_nodes, inputs)
         infer_attributes(graph_def, external, graph.functions)
-        groups = _take_external_groups(graph_def, graph, known)
+        groups = _take_external_groups(graph_def, graph, known_nodes)
         importer = add_graph_def(graph_def, external, "")
         for name, parsed in importer.nodes.items():
             if parsed.node is not None and parsed.node.name != name:
@@ -207,7 +207,7 @@ def _check_function_names(names: Iterable[str]) -> None:
 def _external_inputs(
     graph_def: proto.GraphDef,
     graph: Graph,
-    known: Mapping[str, Node],
+    known_nodes: Mapping[str, Node],
     inputs: Mapping[str, Output],
 ) -> dict[str, Any]:
     """Return the nodes of the graph that a GraphDef uses as inputs, as an input map."""
@@ -220,7 +220,7 @@ def _external_inputs(
             key = text if is_control else f"{name}:{port or 0}"
             if name in defined or key in external:
                 continue
-            node = known.get(name) or graph.find_node(name)
+            node = known_nodes.get(name) or graph.find_node(name)
             index = int(port) if port.isdecimal() and len(port) < 10 else -1 if port else 0
             if node is None or (not is_control and not 0 <= index < len(node.outputs)):
                 raise errors.NotFoundError(
@@ -240,7 +240,7 @@ def _missing_input_message(text: str, node: Node | None) -> str:
 
 
 def _take_external_groups(
-    graph_def: proto.GraphDef, graph: Graph, known: Mapping[str, Node]
+    graph_def: proto.GraphDef, graph: Graph, known_nodes: Mapping[str, Node]
 ) -> dict[str, list[Node]]:
     """Remove colocation with existing nodes of the graph, and return it by node name."""
     defined = {node.name for node in graph_def.node}
@@ -252,7 +252,7 @@ def _take_external_groups(
         remaining = []
         for request in requests:
             name = request.removeprefix(_LOCATION).decode(errors="replace")
-            node = None if name in defined else known.get(name) or graph.find_node(name)
+            node = None if name in defined else known_nodes.get(name) or graph.find_node(name)
             if node is None:
                 remaining.append(request)
             else:

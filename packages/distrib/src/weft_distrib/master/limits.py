@@ -43,10 +43,10 @@ class WaitLimit:
             raise errors.CancelledError(
                 "planning was canceled: the session was closed, or the client stopped waiting"
             )
-        left = self._deadline - time.monotonic()
-        if left <= 0:
+        remaining_seconds = self._deadline - time.monotonic()
+        if remaining_seconds <= 0:
             raise errors.DeadlineExceededError(f"{purpose} within {self._seconds:g} s")
-        return min(left, _LOOK_SECONDS)
+        return min(remaining_seconds, _LOOK_SECONDS)
 
     @contextmanager
     def hold_lock(self, lock: threading.RLock) -> Iterator[None]:

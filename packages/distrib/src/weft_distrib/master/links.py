@@ -42,12 +42,12 @@ class WorkerLink(Protocol):
         ...
 
     def run(
-        self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail, mine: bool
+        self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail, may_run_part: bool
     ) -> Callable[[], None] | None:
         """Run the task's partitions; either `done` or `fail` is called once.
 
         Args:
-          mine: True if this thread only waits for the step.
+          may_run_part: True if this thread only waits for the step.
         Returns: a function that runs the partitions, which this thread must call; None if another
           thread runs them.
         """
@@ -93,10 +93,10 @@ class OwnWorker:
             answer((), b"")
 
     def run(
-        self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail, mine: bool
+        self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail, may_run_part: bool
     ) -> Callable[[], None] | None:
         """See `WorkerLink`."""
-        return self._worker.run(request, values, done, fail, mine)
+        return self._worker.run(request, values, done, fail, may_run_part)
 
     def forget(self, session: int) -> None:
         """See `WorkerLink`."""
@@ -137,7 +137,7 @@ class RemoteWorker:
         self._channel.call(methods.REGISTER, meta, values, answer)
 
     def run(
-        self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail, mine: bool
+        self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail, may_run_part: bool
     ) -> Callable[[], None] | None:
         """See `WorkerLink`."""
         self._channel.call(methods.RUN_PARTS, request.pack(), values, AbortNotice(done, fail))

@@ -284,12 +284,12 @@ class Master:
         values: Sequence[Any],
         done: Done,
         fail: Callable[[errors.OpError], None],
-        mine: bool = False,
+        may_run_part: bool = False,
         owner: Channel | None = None,
     ) -> StartedStep:
         """Run a step; see `MasterSession.run`, with `owner` as for `session`."""
         self._check_staying()
-        return self.session(request.session, owner).run(request, values, done, fail, mine)
+        return self.session(request.session, owner).run(request, values, done, fail, may_run_part)
 
     def serve(self, call: Call) -> bool:
         """Handle a call of a client; return False if it is not a method of masters."""

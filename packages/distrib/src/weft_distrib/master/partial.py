@@ -43,14 +43,14 @@ class PartialStep:
         self._rendezvous, self._cancel, self._forget = rendezvous, cancel, forget
         self._home, self._feeds = home, feeds
         self._lock = threading.Lock()
-        self._over = False
+        self._is_over = False
         self._error: errors.OpError | None = None
         self._waiting: list[Callable[[], None]] = []
 
     def done(self, error: errors.OpError | None) -> None:
         """Record that all nodes of the run have run, or that it failed."""
         with self._lock:
-            self._over, self._error = True, error
+            self._is_over, self._error = True, error
             waiting, self._waiting = self._waiting, []
         if error is not None:
             self._rendezvous.abort(error)
@@ -106,7 +106,7 @@ class PartialStep:
                 raise errors.DataLossError(f"{name!r} is not a fetch of the partial run")
 
     def _deliver(self, result: list[Any], reply: Reply, fail: Fail) -> None:
-        if self._over:
+        if self._is_over:
             if self._error is not None:
                 self._end(fail, self._error)
                 return
@@ -120,7 +120,7 @@ class PartialStep:
 
     def _call_when_over(self, call: Callable[[], None]) -> None:
         with self._lock:
-            if not self._over:
+            if not self._is_over:
                 self._waiting.append(call)
                 return
         call()
@@ -131,7 +131,7 @@ class FetchCollector:
 
     def __init__(self, count: int, done: Callable[[list[Any]], None], fail: Fail) -> None:
         self._values: list[Any] = [None] * count
-        self._left = count
+        self._num_remaining = count
         self._done, self._fail = done, fail
         self._lock = threading.Lock()
 
@@ -148,15 +148,15 @@ class FetchCollector:
             value = copy_array(np.asarray(value)) if value.ndim else value[()]
         with self._lock:
             self._values[index] = value
-            self._left -= 1
-            complete = self._left == 0
+            self._num_remaining -= 1
+            complete = self._num_remaining == 0
         if complete:
             self._done(self._values)
 
     def fail(self, error: errors.OpError) -> None:
         """Record that a fetched value will not arrive."""
         with self._lock:
-            first, self._left = self._left > 0, -1
+            first, self._num_remaining = self._num_remaining > 0, -1
         if first:
             self._fail(error)
 

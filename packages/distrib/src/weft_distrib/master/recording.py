@@ -157,8 +157,11 @@ def _parse(clock: Clock, values: Sequence[Any]) -> TaskRecords:
             trace = load(path)
         read = json.loads(document)
         transfers = [
-            (str(step), Transfer(str(key), int(at), int(nbytes), str(link), int(asked)))
-            for step, key, at, nbytes, link, asked in read["transfers"]
+            (
+                str(step),
+                Transfer(str(key), int(received_at), int(nbytes), str(link), int(requested_at)),
+            )
+            for step, key, received_at, nbytes, link, requested_at in read["transfers"]
         ]
         steps = [
             (str(name), str(label), int(start), int(end), bool(failed))
@@ -190,8 +193,8 @@ def repair_clocks(tasks: Sequence[TaskRecords]) -> list[Clock]:
     limits = _transfer_limits(tasks)
     for _ in range(len(tasks) * len(limits)):
         moved = False
-        for (sender, receiver), most in limits.items():
-            excess = offsets[receiver] - offsets[sender] - most
+        for (sender, receiver), limit in limits.items():
+            excess = offsets[receiver] - offsets[sender] - limit
             if excess > 0:
                 moved = True
                 if receiver:
@@ -201,24 +204,24 @@ def repair_clocks(tasks: Sequence[TaskRecords]) -> list[Clock]:
         if not moved:
             break
     return [
-        Clock(offset, max(task.clock.error, abs(offset - task.clock.offset)) if at else 0)
-        for at, (task, offset) in enumerate(zip(tasks, offsets, strict=True))
+        Clock(offset, max(task.clock.error, abs(offset - task.clock.offset)) if index else 0)
+        for index, (task, offset) in enumerate(zip(tasks, offsets, strict=True))
     ]
 
 
 def _transfer_limits(tasks: Sequence[TaskRecords]) -> dict[tuple[int, int], int]:
     """Return the largest difference of the offsets of receiver and sender, from all transfers."""
-    left = {
-        (step, item.key): (at, item.at)
-        for at, task in enumerate(tasks)
+    departures = {
+        (step, item.key): (task_index, item.at)
+        for task_index, task in enumerate(tasks)
         for step, item in task.transfers
         if not item.link
     }
     limits: dict[tuple[int, int], int] = {}
     for receiver, task in enumerate(tasks):
         for step, item in task.transfers:
-            if item.link and (step, item.key) in left:
-                sender, leaving = left[step, item.key]
+            if item.link and (step, item.key) in departures:
+                sender, leaving = departures[step, item.key]
                 if sender != receiver:
                     pair = sender, receiver
                     limits[pair] = min(limits.get(pair, 1 << 62), item.at - leaving)
@@ -240,9 +243,9 @@ class _Merger:
         self._labels = {name: label for task in tasks for name, label, *_ in task.steps}
         self._counts: dict[str, int] = {}
         self._first: dict[str, int] = {}
-        for at, task in enumerate(tasks):
+        for task_index, task in enumerate(tasks):
             for name, *_ in task.steps:
-                self._first[name] = at
+                self._first[name] = task_index
 
     def add(self, task: TaskRecords, clock: Clock) -> None:
         """Add the tables and events of a task."""
@@ -269,23 +272,23 @@ class _Merger:
         numbers: list[int] = []
         new: list[Node] = []
         for node in trace.nodes:
-            known = self._transfers.get(node.name) if node.op == "_Transfer" else None
-            if known is None:
-                known = self._num_nodes + len(new)
+            number = self._transfers.get(node.name) if node.op == "_Transfer" else None
+            if number is None:
+                number = self._num_nodes + len(new)
                 new.append(node)
                 if node.op == "_Transfer":
-                    self._transfers[node.name] = known
-            numbers.append(known)
+                    self._transfers[node.name] = number
+            numbers.append(number)
         count = len(numbers)
         for node in new:
-            inputs = tuple([numbers[at] for at in node.inputs if at < count])
-            members = tuple([numbers[at] for at in node.members if at < count])
+            inputs = tuple([numbers[index] for index in node.inputs if index < count])
+            members = tuple([numbers[index] for index in node.members if index < count])
             self._writer.node(node._replace(inputs=inputs, members=members))
         self._num_nodes += len(new)
-        for at, node in enumerate(trace.nodes):
+        for index, node in enumerate(trace.nodes):
             if node.op == "_Transfer" and node.inputs:
                 inputs = tuple([numbers[source] for source in node.inputs if source < count])
-                self._writer.inputs(numbers[at], inputs)
+                self._writer.inputs(numbers[index], inputs)
         return numbers
 
     def _add_iterations(self, trace: Trace) -> list[int]:
@@ -325,11 +328,11 @@ class _Merger:
             if events[column].max() >= len(numbers):
                 raise errors.DataLossError(f"an event of a task has an unknown {column}")
             events[column] = np.array(numbers)[events[column]]
-        inside = events["step"] != NO_STEP
-        if inside.any():
-            if events["step"][inside].max() >= len(steps):
+        in_step = events["step"] != NO_STEP
+        if in_step.any():
+            if events["step"][in_step].max() >= len(steps):
                 raise errors.DataLossError("an event of a task has an unknown step")
-            events["step"][inside] = np.array(steps)[events["step"][inside]]
+            events["step"][in_step] = np.array(steps)[events["step"][in_step]]
         for column in ("ready", "start", "end"):
             events[column] -= clock.offset
         self._writer.events(events)
@@ -353,36 +356,36 @@ class _Merger:
 
     def add_transfers(self, tasks: Sequence[TaskRecords], clocks: Sequence[Clock]) -> None:
         """Add an event for each transfer between tasks with two known ends."""
-        left = {
+        departures = {
             (step, item.key): item.at - clock.offset
             for task, clock in zip(tasks, clocks, strict=True)
             for step, item in task.transfers
             if not item.link
         }
         rows = []
-        for at, (task, clock) in enumerate(zip(tasks, clocks, strict=True)):
+        for task_index, (task, clock) in enumerate(zip(tasks, clocks, strict=True)):
             for step, item in task.transfers:
                 if not item.link or step not in self._steps:
                     continue
-                asked, end = item.asked - clock.offset, item.at - clock.offset
-                start = min(max(left.get((step, item.key), asked), asked), end)
-                lane, node = self._link_lane(at, item), self._transfer_node(item.key)
+                requested_at, end = item.asked - clock.offset, item.at - clock.offset
+                start = min(max(departures.get((step, item.key), requested_at), requested_at), end)
+                lane, node = self._link_lane(task_index, item), self._transfer_node(item.key)
                 iteration = self._iteration_of(item.key)
                 number = self._steps[step]
-                times = (min(asked, start), start, end)
+                times = (min(requested_at, start), start, end)
                 rows.append(
                     (Kind.TRANSFER, 0, lane, node, number, iteration, *times, -1, item.nbytes)
                 )
         if rows:
             self._writer.events(np.array(rows, EVENT))
 
-    def _link_lane(self, at: int, item: Transfer) -> int:
+    def _link_lane(self, task_index: int, item: Transfer) -> int:
         sender, receiver = (device.partition("/device:")[0] for device in ends_of(item.key))
         name = f"{sender} → {receiver} ({item.link})"
-        lane = self._links.get((at, name))
+        lane = self._links.get((task_index, name))
         if lane is None:
-            lane = self._writer.lane(Lane(self._processes[at], LaneKind.LINK, name))
-            self._links[at, name] = lane
+            lane = self._writer.lane(Lane(self._processes[task_index], LaneKind.LINK, name))
+            self._links[task_index, name] = lane
         return lane
 
     def _transfer_node(self, key: str) -> int:
@@ -397,8 +400,8 @@ class _Merger:
         number = 0
         for part in reversed(key.split(";")[3:]):
             frame, _, index = part.rpartition(":")
-            own = (frame, int(index) if index.isdecimal() else 0, number)
-            if own not in self._iterations:
-                self._iterations[own] = self._writer.iteration(Iteration(*own))
-            number = self._iterations[own]
+            iteration = (frame, int(index) if index.isdecimal() else 0, number)
+            if iteration not in self._iterations:
+                self._iterations[iteration] = self._writer.iteration(Iteration(*iteration))
+            number = self._iterations[iteration]
         return number

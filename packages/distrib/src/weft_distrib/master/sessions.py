@@ -78,12 +78,12 @@ class StartedStep(NamedTuple):
 
     Attributes:
       cancel: ends the step with an error, unless it has ended.
-      mine: a function that the waiting thread must call first, because it runs a partition; or
+      local_part: a function that the waiting thread must call first, as it runs a partition; or
         None.
     """
 
     cancel: Callable[[errors.OpError], None]
-    mine: Callable[[], None] | None = None
+    local_part: Callable[[], None] | None = None
 
 
 class MasterSession:
@@ -286,12 +286,17 @@ class MasterSession:
     # -------------------------------------------------------------------------- steps
 
     def run(
-        self, request: RunStep, values: Sequence[Any], done: Done, fail: Fail, mine: bool = False
+        self,
+        request: RunStep,
+        values: Sequence[Any],
+        done: Done,
+        fail: Fail,
+        may_run_part: bool = False,
     ) -> StartedStep:
         """Run a step of a signature; either `done` or `fail` is called once, on any thread.
 
         Args:
-          mine: True if this thread only waits for the step, so that it may run a partition.
+          may_run_part: True if this thread only waits for the step, so that it may run a partition.
         Raises: OpError: the signature does not exist, or it has other feeds.
         """
         planned = self._signature(request)
@@ -301,7 +306,7 @@ class MasterSession:
         if request.traced:
             done = self._update_costs_before(done)
         step, running = self._new_step(planned, done, fail, self._drop_step)
-        return StartedStep(step.cancel, step.begin(request, values, running, mine))
+        return StartedStep(step.cancel, step.begin(request, values, running, may_run_part))
 
     def _signature(self, request: RunStep) -> _Planned:
         planned = self._planned.get(request.signature)
@@ -543,9 +548,9 @@ class _Step:
         request: RunStep,
         values: Sequence[Any],
         running: tuple[int, ...],
-        mine: bool = False,
+        may_run_part: bool = False,
     ) -> Callable[[], None] | None:
-        """Start the partitions of all tasks; return the function for `StartedStep.mine`."""
+        """Start the partitions of all tasks; return the function for `StartedStep.local_part`."""
         if request.timeout:
             error = errors.DeadlineExceededError(
                 f"the step exceeded its timeout of {request.timeout} ms"
@@ -562,7 +567,10 @@ class _Step:
             feed_values = [values[feed] for feed in share.feeds]
             replied, failed = self._listeners(share)
             try:
-                retained = share.link.run(run_parts, feed_values, replied, failed, mine) or retained
+                retained = (
+                    share.link.run(run_parts, feed_values, replied, failed, may_run_part)
+                    or retained
+                )
             except errors.OpError as error:
                 failed(error)
         return retained

@@ -129,9 +129,9 @@ def _counts(node_def: proto.NodeDef, arguments: Sequence[ArgDef], num_inputs: in
     stated = list(node_def.attr[COUNTS].list.i) if COUNTS in node_def.attr else []
     if COUNTS in node_def.attr:
         del node_def.attr[COUNTS]
-    left = num_inputs
+    num_remaining = num_inputs
     for index, argument in enumerate(arguments):
-        after = arguments[index + 1 :]
+        later_arguments = arguments[index + 1 :]
         if not argument.is_list:
             count = 1
         elif index < len(stated):
@@ -140,21 +140,21 @@ def _counts(node_def: proto.NodeDef, arguments: Sequence[ArgDef], num_inputs: in
             count = node_def.attr[argument.number_attr].i
         elif argument.list_attr is not None and argument.list_attr in node_def.attr:
             count = len(node_def.attr[argument.list_attr].list.type)
-        elif any(other.is_list for other in after):
+        elif any(later_argument.is_list for later_argument in later_arguments):
             return
         else:
-            count = left - len(after)
-        count = max(min(count, left), 0)
-        left -= count
+            count = num_remaining - len(later_arguments)
+        count = max(min(count, num_remaining), 0)
+        num_remaining -= count
         yield count
 
 
 def _set_list(node_def: proto.NodeDef, name: str, types: Sequence[DType | None]) -> None:
     if name in node_def.attr or None in types:
         return
-    known = [dtype.base_dtype.as_datatype_enum for dtype in types if dtype is not None]
+    known_types = [dtype.base_dtype.as_datatype_enum for dtype in types if dtype is not None]
     node_def.attr[name].list.SetInParent()
-    node_def.attr[name].list.type.extend(known)
+    node_def.attr[name].list.type.extend(known_types)
 
 
 def _set_type(node_def: proto.NodeDef, name: str, dtype: DType | None) -> None:

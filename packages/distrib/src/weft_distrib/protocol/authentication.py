@@ -20,14 +20,14 @@ _BEARER = "Bearer "
 def server_credentials(credentials: Credentials) -> Any:
     """Return gRPC credentials of a server that requires client certificates; files are reloaded."""
     first = credentials.files
-    given = first
+    current_files = first
 
     def fetch() -> Any:
-        nonlocal given
+        nonlocal current_files
         files = credentials.files
-        if files[:3] == given[:3]:
+        if files[:3] == current_files[:3]:
             return None
-        given = files
+        current_files = files
         return _configuration(files)
 
     return grpc.dynamic_ssl_server_credentials(_configuration(first), fetch, True)

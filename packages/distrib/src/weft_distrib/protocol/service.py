@@ -225,7 +225,7 @@ class ControlClient:
     def __init__(self, address: str, peer: str, opening: ConnectionOptions | None = None) -> None:
         self._peer = peer
         self._address = address
-        self._where = address_of(address)
+        self._host_and_port = address_of(address)
         self._opening = opening or ConnectionOptions(messages.VERSION)
         self._files: Files | None = None
         self._lock = threading.Lock()
@@ -255,12 +255,12 @@ class ControlClient:
           OpError: the error that the server raised.
         """
         while True:
-            token = self._opening.token_for(*self._where)
+            token = self._opening.token_for(*self._host_and_port)
             try:
                 return self._call(method, request, timeout, wait, token)
             except errors.UnauthenticatedError:
                 # A call that has waited for the server shows a token from before it was there.
-                if token == self._opening.token_for(*self._where):
+                if token == self._opening.token_for(*self._host_and_port):
                     raise
 
     def _call(self, method: Method, request: Any, timeout: float, wait: bool, token: bytes) -> Any:
@@ -290,25 +290,25 @@ class ControlClient:
 
     def _probe(self, timeout: float) -> None:
         """Raise if one of the two ends rejects the credentials of the other."""
-        host, port = self._where
-        where, limit = f"{self._peer} at {self._address}", min(timeout, _PROBE_SECONDS)
-        probe(host, port, where, self._opening.credentials, limit)
+        host, port = self._host_and_port
+        peer_label, limit = f"{self._peer} at {self._address}", min(timeout, _PROBE_SECONDS)
+        probe(host, port, peer_label, self._opening.credentials, limit)
 
     def _translate_error(self, error: Any, method: Method, timeout: float) -> errors.OpError:
-        code, where = error.code(), f"{self._peer} at {self._address}"
+        code, peer_label = error.code(), f"{self._peer} at {self._address}"
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
             return errors.DeadlineExceededError(
-                f"{where} did not answer {method.name} within {timeout:g} s"
+                f"{peer_label} did not answer {method.name} within {timeout:g} s"
             )
         if code is grpc.StatusCode.UNIMPLEMENTED:
             return errors.UnimplementedError(
-                f"{where} is not a weft server or has another version: it has no {method.name}"
+                f"{peer_label} is not a weft server or has another version: it has no {method.name}"
             )
         if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
             return errors.ResourceExhaustedError(
-                f"{where} rejected {method.name}: {error.details()}"
+                f"{peer_label} rejected {method.name}: {error.details()}"
             )
-        return errors.UnavailableError(f"{where} cannot be reached: {error.details()}")
+        return errors.UnavailableError(f"{peer_label} cannot be reached: {error.details()}")
 
     def close(self) -> None:
         """Close the connection."""

@@ -29,7 +29,7 @@ times, but not without limit.
 class _Field(typing.NamedTuple):
     name: str
     kind: type  # bool, int, float, str, bytes, or a message
-    several: bool
+    is_repeated: bool
 
 
 @cache
@@ -77,17 +77,17 @@ def _write(builder: Any, message: Any) -> int:
     for slot, (field, value, offset) in enumerate(zip(fields, values, offsets, strict=True)):
         if offset is not None:
             builder.PrependUOffsetTRelativeSlot(slot, offset, 0)
-        elif field.kind is bool and not field.several:
+        elif field.kind is bool and not field.is_repeated:
             builder.PrependBoolSlot(slot, value, False)
-        elif field.kind is int and not field.several:
+        elif field.kind is int and not field.is_repeated:
             builder.PrependUint64Slot(slot, value, 0)
-        elif field.kind is float and not field.several:
+        elif field.kind is float and not field.is_repeated:
             builder.PrependFloat64Slot(slot, value, 0.0)
     return int(builder.EndObject())
 
 
 def _is_offset(field: _Field) -> bool:
-    return field.several or field.kind not in _SCALARS
+    return field.is_repeated or field.kind not in _SCALARS
 
 
 def _is_said(value: Any) -> bool:
@@ -95,7 +95,7 @@ def _is_said(value: Any) -> bool:
 
 
 def _write_value(builder: Any, field: _Field, value: Any) -> int:
-    if field.several:
+    if field.is_repeated:
         return _write_list(builder, field.kind, value)
     if field.kind is str:
         return int(builder.CreateString(value))
@@ -136,7 +136,7 @@ class _Reader:
     def __init__(self, data: bytes, name: str) -> None:
         self._data = data
         self._name = name
-        self._left = _UNFOLDED * len(data) + 64
+        self._budget = _UNFOLDED * len(data) + 64
 
     def root(self, message: type) -> Any:
         return self._table(message, self._offset(0))
@@ -171,7 +171,7 @@ class _Reader:
         return message(*values)
 
     def _value(self, field: _Field, position: int) -> Any:
-        if field.several:
+        if field.is_repeated:
             return self._list(field.kind, self._offset(position))
         if field.kind in _SCALARS:
             return field.kind(self._scalar(_SCALARS[field.kind][1], position))
@@ -208,14 +208,14 @@ class _Reader:
 
     def _take(self, position: int, count: int) -> None:
         """Count decoded items: a message may reference parts of it many times."""
-        self._left -= count
-        if self._left < 0:
+        self._budget -= count
+        if self._budget < 0:
             self._refuse(position, "too many fields refer to the same bytes")
 
 
 def _unsaid(field: _Field) -> Any:
     """Return the default value of a field that is absent: zero or empty."""
-    if field.several:
+    if field.is_repeated:
         return []
     return None if dataclasses.is_dataclass(field.kind) else field.kind()
 
@@ -235,9 +235,9 @@ def schema(messages: typing.Sequence[type], namespace: str) -> str:
 
 def _type_name(field: _Field) -> str:
     if field.kind is bytes:
-        name = "[ubyte]" if not field.several else "[Bytes]"
+        name = "[ubyte]" if not field.is_repeated else "[Bytes]"
     elif field.kind is str:
         name = "string"
     else:
         name = _SCALARS[field.kind][0] if field.kind in _SCALARS else field.kind.__name__
-    return f"[{name}]" if field.several and field.kind is not bytes else name
+    return f"[{name}]" if field.is_repeated and field.kind is not bytes else name

@@ -173,10 +173,12 @@ class Authority:
 
     def _write_private(self, path: Path, content: bytes, mode: int) -> None:
         """Write a file atomically, with restricted permissions from the beginning."""
-        aside = path.with_name(f".{path.name}.{os.getpid()}")
-        with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+        temporary_path = path.with_name(f".{path.name}.{os.getpid()}")
+        with open(
+            os.open(temporary_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb"
+        ) as file:
             file.write(content)
-        aside.rename(path)
+        temporary_path.rename(path)
         self.written.append(path)
 
 

@@ -73,9 +73,9 @@ class Credentials:
     def __init__(
         self, certificate: str = "", key: str = "", authority: str = "", token: str = ""
     ) -> None:
-        three = {"certificate": certificate, "key": key, "authority": authority}
-        absent = [name for name, path in three.items() if not path]
-        if absent and len(absent) < len(three):
+        paths = {"certificate": certificate, "key": key, "authority": authority}
+        absent = [name for name, path in paths.items() if not path]
+        if absent and len(absent) < len(paths):
             raise errors.InvalidArgumentError(
                 f"credentials need a certificate, its key and an authority; {absent} are missing"
             )
@@ -166,12 +166,16 @@ class Credentials:
 
     @classmethod
     def from_environment(
-        cls, environment: Mapping[str, str] | None = None, told: Mapping[str, str] | None = None
+        cls,
+        environment: Mapping[str, str] | None = None,
+        explicit_paths: Mapping[str, str] | None = None,
     ) -> Credentials:
-        """Return credentials from environment variables; entries of `told` take precedence."""
+        """Return credentials from environment variables; `explicit_paths` take precedence."""
         environ = os.environ if environment is None else environment
         named = {name: environ.get(variable, "") for name, variable in VARIABLES.items()}
-        return cls(**{**named, **{name: path for name, path in (told or {}).items() if path}})
+        return cls(
+            **{**named, **{name: path for name, path in (explicit_paths or {}).items() if path}}
+        )
 
 
 def client_token(token: bytes) -> bytes:
@@ -197,7 +201,7 @@ def credentials_of_query(query: str, config: Any = None) -> Credentials:
         )
     named = None if config is None else config.experimental.credentials
     files = {} if named is None else {name: getattr(named, name) for name in VARIABLES}
-    return Credentials.from_environment(told={**files, **qsl})
+    return Credentials.from_environment(explicit_paths={**files, **qsl})
 
 
 def _stamp(path: str) -> object:

@@ -19,7 +19,7 @@ class Rate:
 
     def __init__(self, label: str, per_second: float, burst: int) -> None:
         self._label, self._per_second, self._burst = label, per_second, burst
-        self._left = float(burst)
+        self._allowance = float(burst)
         self._last = 0.0
         self._lock = threading.Lock()
 
@@ -32,11 +32,13 @@ class Rate:
         """
         now = time.monotonic() if now is None else now
         with self._lock:
-            self._left = min(self._burst, self._left + (now - self._last) * self._per_second)
+            self._allowance = min(
+                self._burst, self._allowance + (now - self._last) * self._per_second
+            )
             self._last = now
-            if self._left < 1:
+            if self._allowance < 1:
                 raise errors.ResourceExhaustedError(
                     f"too many {self._label}: at most {self._burst} in a burst and "
                     f"{self._per_second:g} per second are accepted; try again later"
                 )
-            self._left -= 1
+            self._allowance -= 1

@@ -29,14 +29,14 @@ def role_of(uris: Iterable[str]) -> Role:
     return Role.PEER if Role.PEER.uri in uris else Role.CLIENT
 
 
-def require(role: Role, expected: Role, label: str, who: str) -> None:
+def require(role: Role, expected: Role, label: str, caller: str) -> None:
     """Raise if the role of a caller does not permit a call.
 
     Raises: PermissionDeniedError: the message names the required role and says how to get it.
     """
     if role < expected:
         raise errors.PermissionDeniedError(
-            f"{label} is only permitted for tasks of the cluster, but {who} is a client: its "
+            f"{label} is only permitted for tasks of the cluster, but {caller} is a client: its "
             "certificate lacks "
             f"URI:{Role.PEER.uri}, or its token is a client token"
         )

@@ -72,12 +72,12 @@ class Call:
       on_cancel: called when the caller cancels the call or is lost.
     """
 
-    __slots__ = ("_number", "_once", "channel", "meta", "method", "on_cancel", "values")
+    __slots__ = ("_completions", "_number", "channel", "meta", "method", "on_cancel", "values")
 
     def __init__(self, channel: Channel, message: Message) -> None:
         self.channel = channel
         self._number = message.call
-        self._once = itertools.count()
+        self._completions = itertools.count()
         self.method = message.code
         self.meta = message.meta
         self.values = message.values
@@ -86,7 +86,7 @@ class Call:
     def reply(self, values: Sequence[Any] = (), meta: bytes = b"") -> None:
         """Send the results; further replies are dropped."""
         # Replies of several threads may race. `next` is atomic and returns 0 only once.
-        if next(self._once):
+        if next(self._completions):
             return
         try:
             self.channel.reply(self._number, OK, meta, values)
@@ -95,7 +95,7 @@ class Call:
 
     def fail(self, error: errors.OpError) -> None:
         """Send an error instead of results."""
-        if not next(self._once):
+        if not next(self._completions):
             self.channel.reply(self._number, error.code or errors.UNKNOWN, _error_bytes(error))
 
 
@@ -319,14 +319,14 @@ class Channel:
             if self._sending:
                 return
             self._sending = True
-        left = _MAX_DIRECT_SEND_BYTES
-        while left > 0:
+        remaining_bytes = _MAX_DIRECT_SEND_BYTES
+        while remaining_bytes > 0:
             count = self._send_frames(wait=False)
             if count is None:
                 return
             if count == 0:
                 break
-            left -= count
+            remaining_bytes -= count
         if self._writer is None:
             self._start_writer()
         self._work.put(None)

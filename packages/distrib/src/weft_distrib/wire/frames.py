@@ -171,13 +171,13 @@ class Inbox:
         self._buffer = memoryview(bytearray(BUFFER_BYTES))
         self._start = self._end = 0
         self._frame: tuple[int, bool, int] | None = None  # kind, reply, call
-        self._left = 0  # bytes of the frame that are still to come
+        self._frame_remaining = 0  # bytes of the frame that are still to come
         self._head: _Incoming | None = None
         self._partial: dict[tuple[bool, int], _Incoming] = {}
 
     def space(self) -> memoryview:
         """Return the buffer for the next bytes; never empty."""
-        if self._left and self._start == self._end:
+        if self._frame_remaining and self._start == self._end:
             target = self._target()
             # A large payload is received directly into its array instead of being copied from the
             # buffer.
@@ -198,12 +198,16 @@ class Inbox:
         """
         messages: list[Message] = []
         # `space` has returned the destination of the payload under the same condition.
-        if self._left and self._start == self._end and len(self._target()) > BUFFER_BYTES:
+        if (
+            self._frame_remaining
+            and self._start == self._end
+            and len(self._target()) > BUFFER_BYTES
+        ):
             self._advance(count, messages)
             return messages
         self._end += count
         while self._end > self._start:
-            if self._left:
+            if self._frame_remaining:
                 target = self._target()
                 size = min(len(target), self._end - self._start)
                 target[:size] = self._buffer[self._start : self._start + size]
@@ -239,21 +243,21 @@ class Inbox:
             raise errors.DataLossError(
                 f"a frame of kind {kind} and {size} bytes is not expected here"
             )
-        self._left = size
+        self._frame_remaining = size
 
     def _target(self) -> memoryview:
         """Return the destination of the next bytes of the frame's payload."""
         assert self._frame is not None
         incoming = self._head or self._partial[self._frame[1:]]
-        return incoming.target()[: self._left]
+        return incoming.target()[: self._frame_remaining]
 
     def _advance(self, count: int, messages: list[Message]) -> None:
         assert self._frame is not None
         kind, reply, call = self._frame
         incoming = self._head or self._partial[reply, call]
         incoming.advance(count)
-        self._left -= count
-        if self._left:
+        self._frame_remaining -= count
+        if self._frame_remaining:
             if not incoming.target():
                 raise errors.DataLossError("received more data than the message declares")
             return
@@ -270,8 +274,8 @@ class _Incoming:
     """A message that has arrived only in part."""
 
     def __init__(self, head: bytearray) -> None:
-        self._whole = memoryview(head)
-        self._targets = deque([self._whole])
+        self._head_bytes = memoryview(head)
+        self._targets = deque([self._head_bytes])
         self._slots: list[Slot] = []
         self._code = self._nbytes = 0
         self._meta = b""
@@ -285,7 +289,7 @@ class _Incoming:
             self._targets.appendleft(remaining)
 
     def read_head(self, limit: int, mapped: BlockMap | None) -> None:
-        head = self._whole
+        head = self._head_bytes
         self._code, count, length = _HEAD.unpack_from(head)
         start = _HEAD.size + length
         if start > len(head):

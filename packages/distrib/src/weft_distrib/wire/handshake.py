@@ -59,8 +59,8 @@ class Hello(NamedTuple):
             raise errors.PermissionDeniedError("a connection must begin with a handshake")
         version, incarnation, role, *sizes = _HELLO.unpack_from(meta)
         token, offer = _split(meta[_HELLO.size :], sizes)
-        known = Role.PEER if role >= Role.PEER else Role.CLIENT
-        return cls(version, incarnation, known, token, offer)
+        known_role = Role.PEER if role >= Role.PEER else Role.CLIENT
+        return cls(version, incarnation, known_role, token, offer)
 
 
 def _split(data: bytes, sizes: list[Any]) -> tuple[bytes, bytes]:

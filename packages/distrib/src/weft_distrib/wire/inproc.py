@@ -155,6 +155,6 @@ def reach(incarnation: int) -> InprocStream | None:
     welcome = _doors.get(incarnation)
     if welcome is None:
         return None
-    mine, other = pair()
-    welcome(other)
-    return mine
+    client_end, server_end = pair()
+    welcome(server_end)
+    return client_end

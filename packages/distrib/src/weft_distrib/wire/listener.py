@@ -280,9 +280,9 @@ def dial(
       AbortedError: the task was restarted since.
     """
     token = opening.token_for(*address)
-    near = reach_inproc(incarnation) if opening.inproc else None
-    if near is not None:
-        return _do_handshake(near, peer, opening.hello(incarnation, token), timeout)[0]
+    inproc_stream = reach_inproc(incarnation) if opening.inproc else None
+    if inproc_stream is not None:
+        return _do_handshake(inproc_stream, peer, opening.hello(incarnation, token), timeout)[0]
     sock = opening.connect(address, peer, timeout)
     context = opening.credentials.contexts()[1] if opening.credentials.secure else None
     stream = stream_of(sock, context, peer, address[0])

@@ -149,7 +149,7 @@ class Reception:
 
     def _sweep(self) -> None:
         now = time.monotonic()
-        for newcomer in [one for one in self._newcomers if one.deadline < now]:
+        for newcomer in [candidate for candidate in self._newcomers if candidate.deadline < now]:
             self._drop(newcomer)
 
     def _drop(self, newcomer: _Newcomer) -> None:

@@ -323,11 +323,11 @@ class TlsStream(_NonBlockingSocket):
         """See `Stream`; reads as many small TLS records as are available."""
         size = len(buffer)
         certain = size > BUFFER_BYTES
-        enough = _MAX_COALESCED_BYTES if certain else 1
+        target_bytes = _MAX_COALESCED_BYTES if certain else 1
         count = 0
         while count < size:
             if self._dry:
-                if count >= enough:
+                if count >= target_bytes:
                     return count
                 self._wait_for(size - count if certain else 1)
                 self._dry = False

@@ -86,7 +86,7 @@ def pack(values: Sequence[Any]) -> ValueLayout:
     descriptions: list[bytes] = []
     inline: list[Any] = []
     bulk: list[memoryview] = []
-    left = _MAX_INLINE_BYTES
+    inline_budget = _MAX_INLINE_BYTES
     nbytes = shared = copied = 0
     for value in values:
         if value is DEAD:
@@ -108,8 +108,8 @@ def pack(values: Sequence[Any]) -> ValueLayout:
                 f"a value of rank {array.ndim} cannot be sent: the maximum rank is {_MAX_RANK}"
             )
         code, data = _contents(array)
-        small = data.nbytes <= min(INLINE_BYTES, left)
-        left -= data.nbytes if small else 0
+        small = data.nbytes <= min(INLINE_BYTES, inline_budget)
+        inline_budget -= data.nbytes if small else 0
         flags = _INLINE_FLAG if small else 0
         descriptions.append(_DESCRIPTION.pack(code, array.ndim, flags, data.nbytes))
         if array.ndim:

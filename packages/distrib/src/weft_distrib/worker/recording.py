@@ -114,7 +114,9 @@ class TaskRecording:
             content = path.read_bytes()
         document = {
             "transfers": [[step_name(key), *item] for key, _, items in parts for item in items],
-            "steps": [[step_name(whole.key), *whole[1:]] for whole in wholes],
+            "steps": [
+                [step_name(recorded_step.key), *recorded_step[1:]] for recorded_step in wholes
+            ],
         }
         return [np.frombuffer(data, np.uint8) for data in (content, json.dumps(document).encode())]
 

@@ -56,8 +56,10 @@ class Scopes:
 
     def _scope_for(self, resources: ResourceManager, trusted: bool) -> Scope:
         guard = None if trusted else self._guard
-        seen = {name: device.seen_by(resources, guard) for name, device in self._devices.items()}
-        return Scope(seen, resources)
+        visible_devices = {
+            name: device.seen_by(resources, guard) for name, device in self._devices.items()
+        }
+        return Scope(visible_devices, resources)
 
     def host(self, trusted: bool) -> Device:
         """Return a device that does not belong to a session; `trusted` is as for `of`."""

@@ -90,8 +90,8 @@ class Steps(Generic[S]):
                 return
             result.ended, result.running = number, frozenset(running)
             old_steps = [s for s in result.steps if s < number and s not in result.running]
-            over = [result.steps.pop(step) for step in old_steps]
-        for step in over:
+            ended_steps = [result.steps.pop(step) for step in old_steps]
+        for step in ended_steps:
             step.abort(errors.CancelledError("the step has ended"))
 
     def remove_session(self, session: int, error: errors.OpError) -> None:

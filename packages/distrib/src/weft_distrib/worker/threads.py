@@ -24,9 +24,9 @@ class WaitingThreads:
       most: the maximum number of threads.
     """
 
-    def __init__(self, name: str, most: int = MAX_THREADS) -> None:
+    def __init__(self, name: str, limit: int = MAX_THREADS) -> None:
         self._name = name
-        self._limit = most
+        self._limit = limit
         self._count = 0
         self._lock = threading.Lock()
         self._idle: list[SimpleQueue[Callable[[], None]]] = []

@@ -90,8 +90,8 @@ def unpack(data: bytes, sent: int, actual: int) -> WorkerTrace:
         stats = proto.StepStats.FromString(remaining[:size])
         document = json.loads(remaining[size:])
         passages = [
-            Transfer(str(k), int(index), int(n), str(by), int(requested))
-            for k, index, n, by, requested in document
+            Transfer(str(k), int(index), int(n), str(link), int(requested))
+            for k, index, n, link, requested in document
         ]
     except (DecodeError, ValueError, TypeError, RecursionError) as error:
         raise errors.DataLossError(f"a trace cannot be read: {error}") from error
@@ -114,21 +114,21 @@ def add_transfers(stats: Any, passages: Iterable[Transfer]) -> None:
     its send time.
     """
     end_times, receives = _index_by_iteration(stats)
-    left: dict[str, int] = {}
-    came: list[Transfer] = []
+    departures: dict[str, int] = {}
+    arrivals: list[Transfer] = []
     for passage in passages:
         if passage.link:
-            came.append(passage)
+            arrivals.append(passage)
         else:
-            left[passage.key] = passage.at
+            departures[passage.key] = passage.at
     devices = {dev_stat.device: dev_stat for dev_stat in stats.dev_stats}
-    for item in sorted(came, key=lambda item: item.at):
+    for item in sorted(arrivals, key=lambda item: item.at):
         sender, receiver = ends_of(item.key)
         if sender not in devices:
             devices[sender] = stats.dev_stats.add(device=sender)
         tensor = item.key.split(";")[2]
         producer, iteration = tensor.partition(":")[0], _iteration_of(item.key)
-        send_end = left.get(item.key) or end_times.get((sender, producer, iteration), 0)
+        send_end = departures.get(item.key) or end_times.get((sender, producer, iteration), 0)
         start = min(max(send_end, item.asked), item.at)
         added = devices[sender].node_stats.add(thread_id=SEND_THREAD)
         name = send_name(tensor, receiver)
@@ -174,12 +174,12 @@ def _begin_at(receive: Any, sent: int) -> None:
     fill_times(receive, receive.node_name, start, end, nbytes)
 
 
-def clock_offset(sent: int, began: int, ended: int, got: int) -> int:
+def clock_offset(sent: int, began: int, ended: int, received: int) -> int:
     """Return the number of nanoseconds that a worker's clock is ahead of the master's.
 
     It is assumed that the request and the reply take the same time. If the four times are
     consistent with a single clock, the result is 0.
     """
-    if sent <= began and ended <= got:
+    if sent <= began and ended <= received:
         return 0
-    return ((began - sent) + (ended - got)) // 2
+    return ((began - sent) + (ended - received)) // 2

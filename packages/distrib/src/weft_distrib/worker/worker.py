@@ -282,21 +282,26 @@ class Worker:
         values: Sequence[Any],
         done: Done,
         fail: Callable[[errors.OpError], None],
-        mine: bool = False,
+        may_run_part: bool = False,
     ) -> Callable[[], None] | None:
         """Run the partitions of a step on a thread that may block; then call `done` or `fail`.
 
         Args:
           done: receives the fetches, and the result of `tracing.pack` if the step is traced.
-          mine: True if this thread only waits for the step. Running the partitions on it saves two
-            thread switches; this is not done if a kernel could block it past a deadline, or a
-            Python function forever.
+          may_run_part: True if this thread only waits for the step. Running the partitions on
+            it saves two thread switches; this is not done if a kernel could block it past a
+            deadline, or a Python function forever.
         Returns: a function that runs the partitions, which this thread must call; None if another
           thread runs them.
         """
         signature = self._signatures.get((request.session, request.signature))
         run = partial(self._run, request, values, done, fail)
-        if mine and not request.timeout and signature is not None and not signature.host_code:
+        if (
+            may_run_part
+            and not request.timeout
+            and signature is not None
+            and not signature.host_code
+        ):
             return run
         self._threads.submit(run)
         return None
