@@ -18,6 +18,15 @@ from weft_testing.workspace import ROOT
 
 UNSAFE_MODULES = {"cloudpickle", "dill", "marshal", "pickle", "shelve"}
 UNSAFE_CALLS = {"eval", "exec"}
+VAGUE_NAMES = frozenset(
+    """
+    again alike alone along among apart aside asked at behind beside beyond both by each enough
+    everything few found given got held here how its kept many meant mine most much my of off over
+    own rest said same seen since taken than that there these through to together told under until
+    wanted what when where which who whole whose within
+    """.split()  # noqa: SIM905 - a list would be a word a line
+)
+"""Prepositions, adverbs, participles and pronouns, which do not say what a variable holds."""
 FREE_CLAUSE = re.compile(r"(What|Who|Whose|Whom|How|Whether|Where|That|Those|All that)\b")
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -36,6 +45,7 @@ class Facts:
       unsafe: lines that import or call what runs code from data.
       defined: names of the module's classes and functions, nested ones too.
       free_clauses: line and first line of docstrings that open with a free clause ("Whether …").
+      vague: line and name of the parameters and variables with one of `VAGUE_NAMES`.
     """
 
     lines: int
@@ -47,6 +57,7 @@ class Facts:
     unsafe: list[int] = field(default_factory=list)
     defined: set[str] = field(default_factory=set)
     free_clauses: list[tuple[int, str]] = field(default_factory=list)
+    vague: list[tuple[int, str]] = field(default_factory=list)
 
 
 @cache
@@ -74,6 +85,8 @@ def facts(source: str) -> Facts:
                 found.imports.append((level, module or "", names))
                 if not level and (module or "").partition(".")[0] in UNSAFE_MODULES:
                     found.unsafe.append(node.lineno)
+            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) if name in VAGUE_NAMES:
+                found.vague.append((node.lineno, name))
             case ast.Call():
                 _call(found, node)
             case ast.Assign(targets=[ast.Name(id="GROUP")]):
