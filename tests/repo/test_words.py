@@ -38,7 +38,7 @@ VAGUE = {
     "exec": 4,
     "graph": 3,
     "io": 3,
-    "lite": 9,
+    "lite": 0,
     "tensor": 0,
     "trace": 0,
     "weft": 0,

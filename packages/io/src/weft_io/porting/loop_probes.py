@@ -143,15 +143,15 @@ def insert_probes(
 
 
 def _ancestors(outputs: Sequence[Output]) -> set[Node]:
-    seen: set[Node] = set()
+    ancestors: set[Node] = set()
     pending = [output.node for output in outputs]
     while pending:
         node = pending.pop()
-        if node not in seen:
-            seen.add(node)
+        if node not in ancestors:
+            ancestors.add(node)
             pending += [source.node for source in node.inputs]
             pending += node.controls
-    return seen
+    return ancestors
 
 
 class _Probing:
@@ -180,7 +180,7 @@ class _Probing:
     def add_loop(self, frame: Frame) -> None:
         """Add probes of all values of a loop's body, unless it runs conditionally."""
         path = _path(frame)
-        if not all(_is_regular(each) for each in path):
+        if not all(_is_regular(enclosing) for enclosing in path):
             return
         assert frame.cond is not None
         condition = frame.cond.name

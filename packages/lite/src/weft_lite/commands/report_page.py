@@ -247,9 +247,9 @@ def _error_table(errors: Sequence[ErrorRow]) -> str:
 
 
 def _histogram(row: ErrorRow) -> str:
-    most = max(row.histogram) or 1
+    highest = max(row.histogram) or 1
     bars = (
-        _rect(i * 6, 26 - 26 * count / most, 6, 26 * count / most, "bar", str(count))
+        _rect(i * 6, 26 - 26 * count / highest, 6, 26 * count / highest, "bar", str(count))
         for i, count in enumerate(row.histogram)
         if count
     )

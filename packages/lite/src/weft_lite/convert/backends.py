@@ -218,8 +218,8 @@ class _Scales:
         of independent roundings of weights, whose standard deviation is that of a uniform
         distribution.
         """
-        own = self._scales(index)
-        error = _ROUNDINGS * float(own[0]) if len(own) == 1 else 0.0
+        result_scales = self._scales(index)
+        error = _ROUNDINGS * float(result_scales[0]) if len(result_scales) == 1 else 0.0
         if op.kind in ("Quantize", "Dequantize") or index in self._constants:
             return error
         operands = [i for i in op.inputs if i >= 0]
@@ -229,7 +229,7 @@ class _Scales:
             if operand not in self._constants or not len(scales):
                 continue
             step = float(scales.max())
-            if not len(own):  # a recurrent cell, whose operands are also quantized
+            if not len(result_scales):  # a recurrent cell, whose operands are also quantized
                 return INT8_LIMIT * self._largest[index]
             gain = 1.0 if op.kind in ("Add", "Sub", "Maximum", "Minimum") else inputs
             if len(scales) == 1:

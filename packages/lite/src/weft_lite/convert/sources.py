@@ -286,8 +286,8 @@ def source_of_frozen_graph(
       InvalidArgumentError: the graph has variables, or is inconsistent.
     """
     definition = read_definition(frozen)
-    whole = _imported_source(definition, {n: n for n in inputs}, {n: n for n in outputs})
-    source = specialize(whole.graph, whole.inputs, whole.outputs, values, shapes)
+    original = _imported_source(definition, {n: n for n in inputs}, {n: n for n in outputs})
+    source = specialize(original.graph, original.inputs, original.outputs, values, shapes)
     variable_names = [node.name for node in source.graph.nodes if node.role is Role.VARIABLE]
     if variable_names:
         raise errors.InvalidArgumentError(

@@ -85,9 +85,9 @@ def _with_variables(source: Source, states: Mapping[str, str], values: dict[str,
     """Return a copy of the graph that reads states from variables, and then updates these."""
     definition = graph_to_def(source.graph)
     replaced = {source.inputs[name].node.name for name in states}
-    kept = [node for node in definition.node if node.name not in replaced]
+    remaining_nodes = [node for node in definition.node if node.name not in replaced]
     del definition.node[:]
-    definition.node.extend(kept)
+    definition.node.extend(remaining_nodes)
     graph = Graph()
     result = Source(graph, {}, {}, dict(source.variables))
     variables = {}

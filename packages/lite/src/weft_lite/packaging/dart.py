@@ -122,9 +122,9 @@ def _field(name: str, kind: Any) -> list[str]:
     if issubclass(kind, ctypes.Array):
         element = _type_of(kind._type_).native
         return [f"  @Array({kind._length_})", f"  external Array<{element}> {_camel(name)};"]
-    found = _UINT64 if name in _WIDE_FIELDS else _type_of(kind)
-    note = [] if found.native.startswith("Pointer") else [f"  @{found.native}()"]
-    return [*note, f"  external {found.dart} {_camel(name)};"]
+    dart_type = _UINT64 if name in _WIDE_FIELDS else _type_of(kind)
+    note = [] if dart_type.native.startswith("Pointer") else [f"  @{dart_type.native}()"]
+    return [*note, f"  external {dart_type.dart} {_camel(name)};"]
 
 
 def _type_of(kind: Any) -> _Type:

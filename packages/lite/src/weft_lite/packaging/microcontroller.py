@@ -181,13 +181,18 @@ def _measure(
     program = folder / "program.c"
     program.write_text(_PROGRAM, "utf-8")
     command = [*_command(cpu, "-O2"), "-I", str(out)]
-    own = targets.compile_files(
+    program_objects = targets.compile_files(
         [program, out / "weft_lite_model.c"], folder / "own", lambda path: command
     )
     helpers = targets.compile_helpers(_ZIG_TARGET, CPUS[cpu], folder)
     linked = folder / "program"
     link = [*targets.zig(), "ld.lld", "-m", "armelf", "--gc-sections", "-e", "main"]
-    link += ["--unresolved-symbols=ignore-all", "-o", str(linked), *map(str, [*own, *objects])]
+    link += [
+        "--unresolved-symbols=ignore-all",
+        "-o",
+        str(linked),
+        *map(str, [*program_objects, *objects]),
+    ]
     targets.call(link)  # without zig's helpers, which include mathematics
     undefined = _check(read_object(linked.read_bytes()).undefined)
     targets.call([*link, str(helpers)])

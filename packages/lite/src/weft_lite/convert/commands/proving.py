@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
         _print(result, arguments.nodes)
     if not result.agrees:
         return DEPARTS
-    skipped = any(each.status == SKIPPED for each in result.results)
+    skipped = any(outcome.status == SKIPPED for outcome in result.results)
     return TROUBLE if skipped and arguments.backends else 0
 
 

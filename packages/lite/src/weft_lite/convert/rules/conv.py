@@ -156,15 +156,15 @@ def _emit_subpixels(node: Node, b: Builder, x: Value, options: ConvOptions) -> b
     if cropped == ([0, 0], [rows.count * stride, columns.count * stride]):
         emit_image(b, OpKind.DepthToSpace, node, [product], BlockOptions(stride))
         return True
-    whole = b.new(
+    uncropped = b.new(
         f"{node.name}/whole",
         "float32",
         (x.shape[0], rows.count * stride, columns.count * stride, channels),
     )
-    b.add(OpKind.DepthToSpace, [product], [whole], BlockOptions(stride), node.name)
+    b.add(OpKind.DepthToSpace, [product], [uncropped], BlockOptions(stride), node.name)
     begin = b.ints(f"{node.name}/begin", [0, *cropped[0], 0])
     size = b.ints(f"{node.name}/size", [x.shape[0], *cropped[1], channels])
-    emit_image(b, OpKind.Slice, node, [whole, begin, size])
+    emit_image(b, OpKind.Slice, node, [uncropped, begin, size])
     return True
 
 

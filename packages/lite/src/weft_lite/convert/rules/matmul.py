@@ -44,11 +44,11 @@ def integer_product(node: Node, b: Builder) -> None:
     """Lower to float products, split so that float32 represents all sums exactly."""
     result = node.outputs[0]
     x, y = (_center(node, b, index) for index in (0, 1))
-    whole = b.array(node.inputs[1])
+    weights = b.array(node.inputs[1])
     zero = b.array(node.inputs[3])
     zero_point = None
-    if whole is not None and zero is not None:
-        zero_point = (whole.astype(np.int32) - zero).astype(np.float32)
+    if weights is not None and zero is not None:
+        zero_point = (weights.astype(np.int32) - zero).astype(np.float32)
     depth = x.shape[-1]
     starts = [*_chunks(zero_point, depth), depth]
     total: Value | None = None
@@ -66,9 +66,9 @@ def integer_product(node: Node, b: Builder) -> None:
         ints = b.new(f"{node.name}/ints", "int32", part.shape)
         b.add(OpKind.Cast, [part], [ints], None, node.name)
         if total is not None:
-            both = b.new(f"{node.name}/sums", "int32", part.shape)
-            b.add(OpKind.Add, [total, ints], [both], ElementwiseOptions(), node.name)
-            ints = both
+            sums = b.new(f"{node.name}/sums", "int32", part.shape)
+            b.add(OpKind.Add, [total, ints], [sums], ElementwiseOptions(), node.name)
+            ints = sums
         total = ints
     assert total is not None
     total.declared = b.like(total, node.name).declared
