@@ -229,9 +229,8 @@ class _LoopParts:
     def _inner(self, loop: Loop) -> None:
         frame = loop.frame
         for enter in frame.enters:
-            self._append(
-                self._number(enter.inputs[0])
-            )  # its attributes contain the name of the frame
+            # The attributes of the Enter contain the name of the frame.
+            self._append(self._number(enter.inputs[0]))
             self._give(enter)
         self._loop(loop)
         for exit_ in frame.exits:

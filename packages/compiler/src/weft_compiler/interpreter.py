@@ -138,9 +138,8 @@ class _Run:
 
     def _place(self, indices: tuple[Expr, ...]) -> tuple[int, ...]:
         position = tuple([int(self._value(index)) for index in indices])
-        assert all(index >= 0 for index in position), (
-            position
-        )  # NumPy would count negative indices from the end
+        # NumPy would count negative indices from the end.
+        assert all(index >= 0 for index in position), position
         return position
 
     def _value(self, expression: Expr) -> Any:

@@ -165,9 +165,8 @@ class Function:
         # By buffer, the number of these loops that it outlives.
         self.num_outlived: dict[str, int] = {}
         self.arena, self.interrupt = "%arena", "%interrupt"
-        self.statements_slot = (
-            ""  # a slot: the approximate number of statements since the last poll
-        )
+        # The approximate number of statements since the last poll.
+        self.statements_slot = ""
 
     def finish(self, name: str, parameters: str) -> None:
         """End the function and give it a name and parameters."""

@@ -271,9 +271,8 @@ def expression_text(expression: Expr, binding: int = 0) -> str:
             return f"cast({x}, {expression.dtype.name})"
         case Apply(primitive=primitive, operands=(x, y)) if primitive in INFIX:
             sign, precedence = INFIX[primitive]
-            left_text = expression_text(
-                x, precedence + (precedence == 1)
-            )  # comparisons cannot be chained
+            # Comparisons cannot be chained.
+            left_text = expression_text(x, precedence + (precedence == 1))
             text = f"{left_text} {sign} {expression_text(y, precedence + 1)}"
             return f"({text})" if precedence < binding else text
     assert isinstance(expression, Apply)
