@@ -346,7 +346,7 @@ class _Beams:
             "blank": np.where(is_surviving, np.take_along_axis(blank, slot, 1), -np.inf),
             "label": np.where(is_surviving, np.take_along_axis(label, slot, 1), best),
             "last": np.where(is_surviving, np.take_along_axis(self.last, slot, 1), added),
-            "own": np.where(is_surviving, text, _mix_hash(text, added)),
+            "prefix_hash": np.where(is_surviving, text, _mix_hash(text, added)),
             "parent": np.where(is_surviving, np.take_along_axis(self.parent, slot, 1), text),
         }
         for key, value in updates.items():
