@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from weft_graph.ir.user_cache import (
     UNFINISHED,
     directory as directory,
-    is_private,
+    has_private_status,
     read_file,
     write_file,
 )
@@ -115,17 +115,21 @@ def forget(file: str) -> None:
 
 def entries(directory: Path) -> Iterator[Path]:
     """Yield this user's entries in a directory and its shared folder, including unfinished ones."""
-    yield from _entries_in(directory)
-    shared = directory / SHARED
-    if shared.is_dir():
-        yield from _entries_in(shared)
+    folders = [directory, shared] if (shared := directory / SHARED).is_dir() else [directory]
+    for folder in folders:
+        for path, _ in _entries_in(folder):
+            yield Path(path)
 
 
-def _entries_in(folder: Path) -> Iterator[Path]:
-    for path in folder.iterdir():
-        with contextlib.suppress(OSError):  # another process removed it
-            if _IS_ENTRY(path.name) and is_private(path, stat.S_IFREG):
-                yield path
+def _entries_in(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield the paths of this user's entries in a folder, with their status."""
+    with os.scandir(folder) as files:
+        for file in files:
+            with contextlib.suppress(OSError):  # another process removed it
+                if _IS_ENTRY(file.name):
+                    status = file.stat(follow_symlinks=False)
+                    if has_private_status(status, stat.S_IFREG):
+                        yield file.path, status
 
 
 def _key(made_from: str, target: Target) -> str:
@@ -205,15 +209,11 @@ def _trim(directory: Path, added: int) -> None:
             _since_trim[directory] = bytes_added + added
             return
         _since_trim[directory] = 0
-    aged = []
-    for path in _entries_in(directory):
-        with contextlib.suppress(OSError):
-            status = path.stat()
-            aged.append((status.st_mtime, status.st_size, path))
+    aged = [(status.st_mtime, status.st_size, path) for path, status in _entries_in(directory)]
     total = sum(size for _, size, _ in aged)
     for _, size, path in sorted(aged):
         if total <= limit:
             break
         with contextlib.suppress(OSError):
-            path.unlink()
+            os.unlink(path)
             total -= size

@@ -44,7 +44,11 @@ def is_private(path: Path, kind: int) -> bool:
       kind: the expected file type, such as `stat.S_IFREG`.
     Raises: OSError: the file does not exist.
     """
-    status = path.lstat()
+    return has_private_status(path.lstat(), kind)
+
+
+def has_private_status(status: os.stat_result, kind: int) -> bool:
+    """Return True if a status is that of a private path; see `is_private`."""
     if stat.S_IFMT(status.st_mode) != kind:
         return False
     if not hasattr(os, "getuid"):
