@@ -150,7 +150,7 @@ def test_trees_want_all_their_features() -> None:
     ("at", "vector", "match"),
     [
         (2, [1, 9, 2], "refers to node 9"),
-        (1, [1.0], "one length"),
+        (1, [1.0], "the same length"),
         (5, [-1], "refers to node -1"),
         (0, [-1, 0, 0], "at least 0, got -1"),
     ],

@@ -52,12 +52,18 @@ static uint8_t *save_variable(const wl_interpreter *r, const wl_tensor *t, uint8
   return to + round_up(t->bytes);
 }
 
+static bool have_one_name(const wl_interpreter *r, const wl_tensor *a, const wl_tensor *b) {
+  const char *x = name_of(r, a), *y = name_of(r, b);
+  size_t length = strlen(x);
+  return strlen(y) == length && !memcmp(x, y, length);
+}
+
 /* The converter gives each variable a name of its own; a restore finds it by this. */
 static const wl_tensor *find_duplicate(const wl_interpreter *r) {
   for (uint32_t i = 0; i < r->tensor_count; i++)
     for (uint32_t k = 0; k < i && r->tensors[i].storage == WL_STORAGE_VARIABLE; k++)
       if (r->tensors[k].storage == WL_STORAGE_VARIABLE &&
-          !strcmp(name_of(r, &r->tensors[i]), name_of(r, &r->tensors[k])))
+          have_one_name(r, &r->tensors[i], &r->tensors[k]))
         return &r->tensors[i];
   return NULL;
 }
