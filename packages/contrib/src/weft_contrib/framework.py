@@ -319,7 +319,7 @@ def get_unique_variable(var_op_name: str) -> Any:
     matches = [v for v in get_variables(scope=var_op_name) if v.op.name == var_op_name]
     if len(matches) != 1:
         raise errors.InvalidArgumentError(
-            f"one variable {var_op_name!r} is required, got {[v.name for v in matches]}"
+            f"expected exactly one variable named {var_op_name!r}, got {[v.name for v in matches]}"
         )
     return matches[0]
 

@@ -72,11 +72,11 @@ def _fits(a: DType, b: DType) -> bool:
     return _FLOAT_FORMATS[a][0] <= digits and _FLOAT_FORMATS[a][1] <= exponent
 
 
-def _all_values(small: DType) -> np.ndarray[Any, Any]:
+def _all_values(dtype: DType) -> np.ndarray[Any, Any]:
     """Return each value of a type of at most 8 bits."""
-    if small.is_integer:
-        return np.arange(small.min, small.max + 1).astype(small.numpy)
-    return np.arange(16 if small is dtypes.float4_e2m1fn else 256, dtype=np.uint8).view(small.numpy)
+    if dtype.is_integer:
+        return np.arange(dtype.min, dtype.max + 1).astype(dtype.numpy)
+    return np.arange(16 if dtype is dtypes.float4_e2m1fn else 256, dtype=np.uint8).view(dtype.numpy)
 
 
 def common_dtype(operands: Iterable[Any], label: str = "operands") -> DType:

@@ -291,9 +291,9 @@ class _Driver(_Routine):
             row = w.put(f"mul nsw i64 {i}, %ar")
             a = w.offset_address("%a", self.scalar, row, w.put(f"mul nsw i64 {pc}, %ac"))
             self._copy(a, rows, depth)
-            asks = w.put(f"icmp eq i64 {i}, 0")
-            asks = w.put(f"and i1 {asks}, {w.put(f'xor i1 {packs}, true')}")
-            after_row = w.select(asks, "i64", "%br", "0")
+            should_prefetch = w.put(f"icmp eq i64 {i}, 0")
+            should_prefetch = w.put(f"and i1 {should_prefetch}, {w.put(f'xor i1 {packs}, true')}")
+            upcoming_stride = w.select(should_prefetch, "i64", "%br", "0")
             c = w.offset_address("%c", self.scalar, w.put(f"mul nsw i64 {i}, %cr"), jc)
             stride = w.select(packs, "i64", str(s.width), "%br")
             with w.iterate(columns, s.width) as j:
@@ -305,12 +305,12 @@ class _Driver(_Routine):
                 kernel = select_kernel(w, s, kernel_rows, num_columns)
                 address = w.offset_address(c, self.scalar, j)
                 upcoming = w.offset_address(
-                    y, self.scalar, w.select(asks, "i64", str(s.width), "0")
+                    y, self.scalar, w.select(should_prefetch, "i64", str(s.width), "0")
                 )
                 w.do(
                     f"call void {kernel}(ptr %workspace, ptr {y}, i64 {stride}, i64 {depth}, "
                     f"ptr {address}, i64 %cr, i64 {num_columns}, i1 {add}, ptr {upcoming}, i64 "
-                    f"{after_row})"
+                    f"{upcoming_stride})"
                 )
 
     def _copy(self, a: str, rows: str, depth: str, target: str = "%workspace") -> None:

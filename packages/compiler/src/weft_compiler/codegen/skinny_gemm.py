@@ -88,13 +88,13 @@ def emit_panel_tiles(
     with iterate_tiles(w, s, rows, all_rows) as (i, _, kernel_rows):
         a = w.offset_address("%workspace", s.scalar, w.put(f"mul nsw i64 {i}, {s.row}"))
         begins = w.put(f"icmp eq i64 {i}, 0")
-        after_row = w.select(begins, "i64", panel.following_row, "0")
+        upcoming_stride = w.select(begins, "i64", panel.following_row, "0")
         next_panel = w.select(begins, "ptr", panel.following, b)
         target = w.offset_address(address, s.scalar, w.put(f"mul nsw i64 {i}, {c_row}"))
         w.do(
             f"call void {select_kernel(w, s, kernel_rows, panel.columns)}(ptr {a}, ptr {b}, "
             f"i64 {b_row}, i64 {panel.depth}, ptr {target}, i64 {c_row}, i64 {panel.columns}, "
-            f"i1 {add}, ptr {next_panel}, i64 {after_row})"
+            f"i1 {add}, ptr {next_panel}, i64 {upcoming_stride})"
         )
 
 

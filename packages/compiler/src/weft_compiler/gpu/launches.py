@@ -220,10 +220,10 @@ def perfect_nest(loop: For) -> PerfectNest:
     """Return a loop, the only loop inside it, and so on: a perfect nest."""
     result = [loop]
     while True:
-        *names, last = result[-1].body
-        if not isinstance(last, For) or not all(isinstance(name, Let) for name in names):
+        *lets, inner = result[-1].body
+        if not isinstance(inner, For) or not all(isinstance(let, Let) for let in lets):
             return tuple(result)
-        result.append(last)
+        result.append(inner)
 
 
 def total_iterations(chain: Iterable[For]) -> int:

@@ -91,7 +91,7 @@ class Listener:
         self._reception.start()
 
     def _open_tcp(self, sock: socket.socket) -> tuple[SocketStreams, str, Admit]:
-        """Open a network connection; see `reception.Open`."""
+        """Set up an accepted network connection, with TLS if configured; see `reception.Open`."""
         self._check_room()
         credentials = self._opening.credentials
         context = credentials.contexts()[0] if credentials.secure else None

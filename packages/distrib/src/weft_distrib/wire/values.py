@@ -124,8 +124,8 @@ def pack(values: Sequence[Any]) -> ValueLayout:
 
 def _encode_header(value: SharedValue) -> bytes:
     rank = len(value.shape)
-    fixed = _DESCRIPTION.pack(_code_of(value.dtype), rank, _SHARED_FLAG, value.nbytes)
-    return fixed + struct.pack(f"<{rank}q", *value.shape) + _BLOCK.pack(value.block)
+    description = _DESCRIPTION.pack(_code_of(value.dtype), rank, _SHARED_FLAG, value.nbytes)
+    return description + struct.pack(f"<{rank}q", *value.shape) + _BLOCK.pack(value.block)
 
 
 def _code_of(dtype: np.dtype[Any]) -> int:

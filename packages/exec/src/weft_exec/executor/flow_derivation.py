@@ -449,7 +449,7 @@ def _linear_loop(frame: Frame) -> Item:
 
 
 def _outermost(need: Need) -> Need:
-    """Replace a need of an item inside a linear loop by a need of the loop."""
+    """Replace a dependency on an item inside a linear loop by one on the loop."""
     item = need[0]
     return need if item.owner is None else (item.owner, WHOLE)
 

@@ -177,20 +177,20 @@ def _lstm(node: Node, device: Device) -> KernelFunction:
     attrs, order, xp = node.attrs, _ORDER[node.type], device.xp
     narrow = node.outputs[0].dtype in NARROW
     forget, clip, peephole = attrs.get("forget_bias", 0), attrs["cell_clip"], attrs["use_peephole"]
-    layer = len(node.inputs) == 9
+    has_time_axis = len(node.inputs) == 9
 
     def run(*array: Array) -> tuple[Array, ...]:
         x, cs, h, w, *vectors = _widen_inputs(array[-8:], narrow)
-        x = x if layer else x[None]
+        x = x if has_time_axis else x[None]
         _require(_has_lstm_shapes(x, cs, h, w, vectors), node, array)
         (num_steps, batch, depth), width = x.shape, h.shape[1]
-        count = _number_of_steps(node, array[0], num_steps) if layer else 1
+        count = _number_of_steps(node, array[0], num_steps) if has_time_axis else 1
         outputs = [new_array(device, (num_steps, batch, width), x.dtype) for _ in range(7)]
         bias = _add_forget_bias(vectors[3], forget, order)
-        if layer:
+        if has_time_axis:
             w, bias = _reorder_gates(xp, w, order), _reorder_gates(xp, bias, order)
         steps = _Steps(xp, w[depth:], vectors[:3] if peephole else (), clip, outputs)
-        if layer:
+        if has_time_axis:
             gates = new_array(device, (count * batch, 4 * width), x.dtype)
             xp.matmul(x[:count].reshape(count * batch, depth), w[:depth], out=gates)
             gates = xp.add(gates, bias, out=gates).reshape(count, batch, 4 * width)
@@ -201,7 +201,9 @@ def _lstm(node: Node, device: Device) -> KernelFunction:
             steps.step(0, _reorder_gates(xp, xp.add(product, bias, out=product), order), cs, None)
         for output in outputs:
             output[count:] = 0
-        return _narrow_outputs(outputs if layer else [output[0] for output in outputs], node)
+        return _narrow_outputs(
+            outputs if has_time_axis else [output[0] for output in outputs], node
+        )
 
     return run
 

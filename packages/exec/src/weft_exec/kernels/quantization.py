@@ -274,8 +274,8 @@ the function, which are scalars or rows.
 
 
 def _combined(xp: Any, node: Node, low: Any, high: Any) -> _Way:
-    minimum, limit = limits(node.attrs["T"])
-    half = F32(0) if minimum == 0 else F32((limit - minimum + 1) / 2)
+    minimum, maximum = limits(node.attrs["T"])
+    half = F32(0) if minimum == 0 else F32((maximum - minimum + 1) / 2)
 
     def round_all(x: Any, low: Any, high: Any, scale: Any) -> Any:
         y = clip(xp, x, low, high)
@@ -284,13 +284,13 @@ def _combined(xp: Any, node: Node, low: Any, high: Any) -> _Way:
         y -= half
         return round_away(xp, y)
 
-    scale = (F32(limit - minimum) / (high - low)).astype(F32)
+    scale = (F32(maximum - minimum) / (high - low)).astype(F32)
     return low, high, round_all, [low, high, scale]
 
 
 def _min_first(xp: Any, node: Node, low: Any, high: Any) -> _Way:
-    minimum, limit = limits(node.attrs["T"])
-    steps = limit - minimum + 1
+    minimum, maximum = limits(node.attrs["T"])
+    steps = maximum - minimum + 1
     span = (high - low).astype(np.float64) * (steps / (steps - 1))
     scale = (xp.where(span == 0, 0, steps / xp.where(span == 0, 1, span))).astype(F32)
     first = round_away(xp, low * scale) - F32(minimum)

@@ -460,7 +460,7 @@ def _masked_step(
 def _check(
     kind: str,
     backward: Sequence[bool],
-    rows: Array,
+    gate_inputs: Array,
     weights: Array,
     bias: Array,
     lengths: Array,
@@ -470,18 +470,22 @@ def _check(
     directions = len(backward)
     width = weights.shape[1] if weights.ndim == 3 else -1
     gates = GATES[kind] * width
-    is_valid = rows.ndim == 3 and weights.shape == (directions, width, gates)
-    is_valid = is_valid and rows.shape[2] == directions * gates
+    is_valid = gate_inputs.ndim == 3 and weights.shape == (directions, width, gates)
+    is_valid = is_valid and gate_inputs.shape[2] == directions * gates
     is_valid = is_valid and (not bias.size or bias.shape == (directions, width))
-    if not is_valid or any(state.shape != (directions, rows.shape[1], width) for state in states):
-        shapes = ", ".join(format_dims(state.shape) for state in (rows, weights, bias, *states))
+    if not is_valid or any(
+        state.shape != (directions, gate_inputs.shape[1], width) for state in states
+    ):
+        shapes = ", ".join(
+            format_dims(state.shape) for state in (gate_inputs, weights, bias, *states)
+        )
         raise errors.InvalidArgumentError(
             f"a recurrent layer of {GATES[kind]} gates and {directions} directions requires "
-            f"matching shapes of rows, weights, bias and states, got {shapes}"
+            f"matching shapes of gate_inputs, weights, bias and states, got {shapes}"
         )
     if not lengths.size:
         return
-    steps, batch = rows.shape[:2]
+    steps, batch = gate_inputs.shape[:2]
     if lengths.shape != (batch,):
         raise errors.InvalidArgumentError(
             f"a recurrent layer of {batch} sequences requires one length per sequence, got "

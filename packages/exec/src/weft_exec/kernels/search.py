@@ -94,8 +94,8 @@ def _top_k(node: Node, device: Device) -> KernelFunction:
         count = int(k)
         if x.ndim < 1 or not 0 <= count <= x.shape[-1]:
             raise errors.InvalidArgumentError(
-                f"k must be in [0, n] for the last size n of shape {format_dims(x.shape)}, "
-                f"got {count}"
+                "k must be between 0 and the size of the last dimension of the input, "
+                f"got {count} for shape {format_dims(x.shape)}"
             )
         size = x.shape[-1]
         # The complement reverses the order of integers, signed or not, without overflow.

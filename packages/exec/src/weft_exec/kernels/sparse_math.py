@@ -69,8 +69,9 @@ def _add_grad(node: Node, device: Device) -> KernelFunction:
     def run(grad: Any, a: Any, b: Any, total: Any) -> Any:
         if len({table.shape[1:] for table in (a, b, total)}) > 1 or len(grad) != len(total):
             raise errors.InvalidArgumentError(
-                "the indices of operands and sum must have the same rank, and the sum one "
-                f"gradient for each, got shapes {format_dims(a.shape)}, {format_dims(b.shape)}, "
+                "a_indices, b_indices and sum_indices must have the same number of columns, and "
+                "the gradient one value per row of sum_indices, got shapes "
+                f"{format_dims(a.shape)}, {format_dims(b.shape)}, "
                 f"{format_dims(total.shape)} and {format_dims(grad.shape)}"
             )
         key_a, key_b, key = rank_rows(a, b, total)

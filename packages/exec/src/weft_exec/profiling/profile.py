@@ -51,7 +51,7 @@ class ProfileNode:
         self.children: list[ProfileNode] = []
 
     def add(self, other: ProfileNode, is_own: bool = True) -> None:
-        """Add another entry's numbers to this one's own numbers, or else to its totals."""
+        """Add the own numbers of another entry if `is_own`, otherwise its totals, to this one's."""
         for attribute in _COLUMNS.values():
             target, source = (attribute, attribute) if is_own else (f"total_{attribute}",) * 2
             setattr(self, target, getattr(self, target) + getattr(other, source))

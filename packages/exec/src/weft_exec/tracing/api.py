@@ -50,7 +50,7 @@ class trace:  # noqa: N801 - a context manager used as a function
     def __new__(cls, x: Any, name: str | None = None) -> Output: ...  # type: ignore[misc]
 
     def __new__(cls, x: Any, name: str | None = None) -> Any:
-        """Return a context manager for a path, and an output for a tensor."""
+        """Return a context manager that records to a path, or the trace of a matrix."""
         if x is None:
             raise errors.InvalidTypeError("wf.trace requires the path of a file, got None")
         if not isinstance(x, str | os.PathLike):

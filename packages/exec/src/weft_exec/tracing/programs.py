@@ -78,8 +78,8 @@ class Buffers(NamedTuple):
 
     Attributes:
       events: positions of the events that allocate them.
-      start, end: readings of the clock, one column for each.
-      sizes: likewise, in bytes.
+      start, end: readings of the clock at allocation and release, one column per buffer.
+      sizes: sizes in bytes, one column per buffer.
     """
 
     events: Sequence[int]

@@ -140,9 +140,9 @@ class DeviceSpec:
         """Return a copy of this request with some parts changed."""
         return DeviceSpec(**{**self.parts._asdict(), **kwargs})
 
-    def matches(self, full: DeviceSpec) -> bool:
-        """Return True if the device named `full` satisfies this request."""
-        pairs = zip(self.parts, full.parts, strict=True)
+    def matches(self, device: DeviceSpec) -> bool:
+        """Return True if `device` satisfies this request."""
+        pairs = zip(self.parts, device.parts, strict=True)
         return all(expected is None or expected == actual for expected, actual in pairs)
 
     def __eq__(self, other: object) -> bool:

@@ -136,7 +136,7 @@ class EntryPointModules(LazyModules):
 
     @property
     def has_bytecode(self) -> bool:
-        """True if the modules of the group were compiled to bytecode before; none is imported."""
+        """True if all modules of the group have cached bytecode; does not import them."""
         specs = [find_spec(entry.module) for entry in self._entries]
         origins = [spec.origin for spec in specs if spec is not None and spec.origin is not None]
         return all([Path(cache_from_source(origin)).exists() for origin in origins])

@@ -1,4 +1,4 @@
-"""Origins: which nodes of the user's graph the nodes of a step compute, after passes."""
+"""Mapping from the nodes of an optimized step to the user's nodes that they compute."""
 
 from __future__ import annotations
 

@@ -46,9 +46,9 @@ _REAL = "{float32, float64} = float32"
 # ------------------------------------------------------------------------------ shapes
 
 
-def _same_shape_rule(rank: int) -> ShapeRule:
+def _same_shape_rule(min_rank: int) -> ShapeRule:
     def rule(node: NodeSpec) -> Sequence[Dims]:
-        return (shape_rules.with_rank_at_least(node.inputs[0].dims, rank, "input"),)
+        return (shape_rules.with_rank_at_least(node.inputs[0].dims, min_rank, "input"),)
 
     return rule
 

@@ -287,13 +287,14 @@ class LoopRequest(NamedTuple):
     The input arrays of the function are, in this order:
 
     - The inputs that it `takes`; for handles in `reads` and `updates`, the values of the variables.
-    - For each use in `kept`: for a READ, the elements, and uint8 flags, 1 for readable elements.
-    For a
-      WRITE that has `begun`, uint8 flags, 2 for elements that cannot be written and 0 for others.
-      For a POP, the values, and their number as int64.
+    - For each use in `kept`:
+        - READ: the elements, and uint8 flags, 1 for readable elements.
+        - WRITE with `begun`: uint8 flags, 2 for elements that cannot be written and 0 for others.
+        - POP: the values, and their number as int64.
     - If it uses random numbers, the states of its streams in the first iteration: uint64 of shape
-      (rng_nodes, 6). Number 3 increases by one per iteration; in an inner loop it is `STRIDE` times
-      that of the outer loop plus the iteration number.
+      (rng_nodes, 6). The element with index 3 is the iteration counter, which increases by one per
+      iteration; in an inner loop it is `STRIDE` times that of the outer loop plus the iteration
+      number.
 
     The output arrays, `results`, are in this order:
 
@@ -302,10 +303,11 @@ class LoopRequest(NamedTuple):
     - If it uses random numbers, the number of iterations, int64.
     - For each POP, in the order of nodes in the loop, the number of remaining values, int64.
     - If it uses random numbers, uint8 flags, 1 for each node in `rng_nodes` that has run.
-    - For a READ and a WRITE, uint8 flags of the elements, 2 for read and 1 for written ones; for a
-    WRITE
-      after the elements. For one that `grows`, then the largest index, int64.
-    - For a PUSH, the values, and their number as int64.
+    - For each READ, WRITE and PUSH in `kept`:
+        - READ: uint8 flags, 2 for elements that were read.
+        - WRITE: the elements, and uint8 flags, 1 for elements that were written. If it `grows`,
+          also the largest index, int64.
+        - PUSH: the values, and their number as int64.
     - If there are pushes and it is resumable, a flag: True if it stopped because a stack was full.
 
     A loop that is not resumable runs to its end, regardless of capacities. If the largest index or

@@ -28,7 +28,7 @@ from weft_tensor.shape import as_dims, format_dims, merge_dims
 
 
 def uniform_levels(value: Any, count: int, dtype: DType) -> Any:
-    """Return a value with at least `count` levels of rows, from its leading axes.
+    """Convert leading axes to row partitions until a value has at least `count` ragged dimensions.
 
     Args:
       value: Tensor or RaggedTensor of static rank above `count`.

@@ -218,7 +218,7 @@ def _gather_nd(call: Call) -> Any:
         return call.plain(params, indices)[0]
     if not indices.dims or indices.dims[-1] is None:
         raise errors.InvalidArgumentError(
-            f"indices must have a known rank, and a known last size, got {indices!r}"
+            f"indices must have a static rank and a static last dimension, got {indices!r}"
         )
     depth, rank = indices.dims[-1], len(indices.dims)
     if depth == 0:

@@ -42,11 +42,11 @@ def assemble_boxes(
                 parts_by_shard.setdefault(part.shard, {}).setdefault((name, part), []).append(i)
     results: list[Any] = [None] * len(expected)
     boxes = [box for _, box in expected]
-    for number, of_file in sorted(parts_by_shard.items()):
-        names = list(dict.fromkeys(name for name, _ in of_file))
-        with convert_os_errors("reading", prefix), open_file(number, names) as shard:
+    for shard_index, shard_parts in sorted(parts_by_shard.items()):
+        names = list(dict.fromkeys(name for name, _ in shard_parts))
+        with convert_os_errors("reading", prefix), open_file(shard_index, names) as shard:
             for (name, part), users in sorted(
-                of_file.items(), key=lambda request: request[0][1].begin
+                shard_parts.items(), key=lambda request: request[0][1].begin
             ):
                 _Targets(results, users, boxes, tensors[name].dtype, empty).fill(shard, name, part)
     return [

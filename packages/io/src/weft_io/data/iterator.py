@@ -175,7 +175,7 @@ def initializable(dataset: Any, shared_name: str | None) -> Iterator:
 
 
 def one_shot(dataset: Any) -> Iterator:
-    """Return an iterator over a dataset that needs no initializer."""
+    """Return an iterator that needs no initializer."""
     _check_dataset(dataset)
     variant = dataset._variant_tensor
     with variant.graph.as_default():

@@ -197,7 +197,7 @@ _COMBINING: Final = {
 """Kinds of ops that combine scores with the large numbers of a mask."""
 
 _COMPARING: Final = (OpKind.Softmax, OpKind.LogSoftmax, OpKind.Max, OpKind.ArgMax, OpKind.TopK)
-"""Kinds of ops whose results large negative elements do not affect."""
+"""Kinds of ops whose results are not affected by large negative elements."""
 
 
 def _scores(lowered: Lowered) -> set[Value]:

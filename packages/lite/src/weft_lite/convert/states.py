@@ -41,7 +41,7 @@ def keep_states(
         raise errors.InvalidArgumentError(f"two inputs have the same next value: {dict(states)}")
     if len(states) == len(source.outputs):
         raise errors.InvalidArgumentError(
-            f"all outputs, {sorted(source.outputs)}, are states; a file needs another output"
+            f"all outputs are states: {sorted(source.outputs)}; at least one must not be a state"
         )
     values = {
         name: _first_value(name, source.inputs[name], source.outputs[following], initial.get(name))

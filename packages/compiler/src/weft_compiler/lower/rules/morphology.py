@@ -145,7 +145,10 @@ def _first_largest_tap(op: Operation, windows: _Windows) -> Value:
 @lowers("Dilation2D")
 def _dilation(op: Operation) -> Value:
     windows = _windows(op)
-    require(op.shape() == windows.shape, "the shape of the windows does not match")
+    require(
+        op.shape() == windows.shape,
+        f"the output has shape {op.shape()}, but its windows have shape {windows.shape}",
+    )
     return compute_value(op.name, op.dtype(), windows.shape, _window_maxima(op, windows).at)
 
 

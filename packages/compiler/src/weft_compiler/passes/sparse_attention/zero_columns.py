@@ -169,7 +169,7 @@ class ColumnLoops:
     lets: dict[str, Expr] = field(default_factory=dict)
 
     def rewrite(self, loop: For) -> Body:
-        """Return a loop over the counted columns, after zeros for buffers that others read."""
+        """Limit a loop to the counted columns; first fill buffers that others read with zeros."""
         zeroing: list[Statement] = []
         for item in loop.body:
             match item:
