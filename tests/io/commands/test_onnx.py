@@ -73,8 +73,8 @@ def test_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ([2], "1,1.5", "must be whole numbers"),
         ([2], "1,nan", "must be whole numbers"),
         ([2], "1e1,2", "[-10  -2]"),
-        ([1], "3000000000", "between -2147483648 and 2147483647, got '3000000000'"),
-        ([1], "inf", "between -2147483648 and 2147483647, got 'inf'"),
+        ([1], "3000000000", "from -2147483648 to 2147483647, got '3000000000'"),
+        ([1], "inf", "from -2147483648 to 2147483647, got 'inf'"),
         ([10**6, 10**6], None, "must be passed"),
     ],
 )
