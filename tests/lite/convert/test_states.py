@@ -160,5 +160,5 @@ def test_a_file_needs_an_output_that_is_no_state() -> None:
     with wf.Graph().as_default() as graph:
         h = wf.placeholder(wf.float32, [2], name="h")
         converter = Converter(graph, [h], [wf.add(h, 1.0, name="total")])
-    with pytest.raises(errors.InvalidArgumentError, match="a file needs another output"):
+    with pytest.raises(errors.InvalidArgumentError, match="at least one must not be a state"):
         converter.keep_states({"h": "total"})
