@@ -123,7 +123,10 @@ def test_an_object_shares_its_variables_between_calls() -> None:
 def test_a_layer_belongs_to_one_graph() -> None:
     layer = layers.Dense(2)
     layer(placeholder("float32", [None, 3]))
-    with Graph().as_default(), pytest.raises(errors.InvalidArgumentError, match="a graph other than"):
+    with (
+        Graph().as_default(),
+        pytest.raises(errors.InvalidArgumentError, match="a graph other than"),
+    ):
         layer(placeholder("float32", [None, 3]))
 
 

@@ -228,7 +228,10 @@ def test_nodes_are_named_as_in_tensorflow(graph: Graph) -> None:
 def test_a_cell_belongs_to_one_graph() -> None:
     cell = rnn_cell.GRUCell(4)
     step(cell)
-    with Graph().as_default(), pytest.raises(errors.InvalidArgumentError, match="a graph other than"):
+    with (
+        Graph().as_default(),
+        pytest.raises(errors.InvalidArgumentError, match="a graph other than"),
+    ):
         step(cell)
 
 

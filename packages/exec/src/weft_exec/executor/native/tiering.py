@@ -11,8 +11,7 @@ kernels are the rent, and the compile time is the price. `TierUpPolicy` decides 
 - Without an idle core, compiling may delay the process by 8 % in total, and by three tenths if
   earlier processes have paid the whole price. Time that compiled code saves counts as earned.
 - A region of small nodes spends its time between kernels, which compiled code surely saves. Its
-  compile may add a fifth of its own time, up to another 8 % of the process. This is earned back
-  before the process has run a third longer.
+  compile may delay the process by another 8 %.
   Compiling pauses when the budget is exhausted. The objects compiled so far are on the disk, so the
   next process continues.
 - If earlier processes ran so long that compiled code will save its price, nothing limits it.
@@ -39,9 +38,6 @@ _MAX_ABANDONED: Final = 8
 """Processes that may compile parts of a region."""
 _LEAST_GAIN: Final = 0.3
 """Fraction of the time of kernels that compiled code is assumed to save before it is measured."""
-_SURE_OVERHEAD: Final = 0.2
-"""Additional fraction of the time of a region of small nodes that compiling it may add to the
-process: what code saves that is used for a third of this time."""
 _IMPORT: Final = 0.15
 """Additional seconds of the first compile of a process: it imports LLVM."""
 
@@ -82,13 +78,13 @@ class TierUpPolicy:
           spent_seconds: seconds of a compile that is not finished.
         """
         added = self.compile_seconds + self.other_seconds + spent_seconds - self.saved_seconds
-        by_kernels, overhead, sure = process_seconds - added, self._overhead, 0.0
+        by_kernels, overhead = process_seconds - added, self._overhead
         if profile is not None and self.is_prepaid(profile):
             overhead = max(overhead, _PREPAID_OVERHEAD)
             by_kernels += max(0.0, profile.expected_seconds)
         elif profile is not None and profile.has_small_nodes:
-            sure = min(_SURE_OVERHEAD * profile.local_seconds, OVERHEAD * by_kernels)
-        return added + price <= overhead * by_kernels + sure
+            overhead *= 2.0
+        return added + price <= overhead * by_kernels
 
     def choose(
         self, profiles: Iterable[RegionProfile], process_seconds: float, has_idle_core: bool
