@@ -85,7 +85,7 @@ def _copy(node: Node, device: Device) -> KernelFunction:
     def run(handle: ResourceHandle) -> ResourceHandle:
         stack = handle.resource
         copy = Stack(stack.name, stack.dtype)
-        copy.below, copy.capacity = list(stack.below), stack.capacity
+        copy.below = list(stack.below)
         copy.extend(stack)
         return ResourceHandle(device.name, "", stack.name, copy)
 

@@ -30,18 +30,14 @@ class Stack(list[Any]):
       dtype: element type.
       below: the values below those of the list, as compiled loops leave them: arrays, with the
         number of leading rows that are values.
-      capacity: number of rows that a compiled loop would allocate for its pushes. If kernels push
-        no more values than that, `as_rows` has as many rows, so the code of a loop that pops them
-        serves both.
     """
 
-    __slots__ = ("below", "capacity", "dtype", "name")
+    __slots__ = ("below", "dtype", "name")
 
     def __init__(self, name: str, dtype: DType) -> None:
         self.name = name
         self.dtype = dtype
         self.below: list[tuple[Any, int]] = []
-        self.capacity = 0
 
     def push_rows(self, rows: Any, count: int) -> None:
         """Push the first rows of an array that will not change any more."""
@@ -69,8 +65,7 @@ class Stack(list[Any]):
         if self:
             parts.append(np.stack(self))
         count = sum(map(len, parts))
-        size = self.capacity if count <= self.capacity else 1 << (count - 1).bit_length()
-        rows = np.empty((size, *parts[0].shape[1:]), parts[0].dtype)
+        rows = np.empty((1 << (count - 1).bit_length(), *parts[0].shape[1:]), parts[0].dtype)
         np.concatenate(parts, out=rows[:count])
         list.clear(self)
         self.below = [(rows, count)]

@@ -154,7 +154,6 @@ def _stack(tensor_list: LoopStorage, stack: Any, room: Sequence[int]) -> TensorL
     if not isinstance(stack, Stack) or isinstance(stack, BoundedStack) or stack.dtype is not dtype:
         return None
     if tensor_list.use is Use.PUSH:
-        stack.capacity = room[0]
         return TensorListBuffer(tensor_list, stack, Extent((room[0],), tuple(room[1:])))
     if depth:
         levels = levels_of(stack, depth, _dtype(tensor_list))
